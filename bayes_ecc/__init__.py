@@ -1,0 +1,1 @@
+"""Which language model is good at what, and how sure that is."""
