@@ -382,7 +382,7 @@ class Comparisons:
                 f"{'two' if ties == 'keep' else 'two different'} scores; check the table, lower "
                 "min_per_query, or keep ties."
             )
-        query, first, second, outcome = (np.concatenate(column) for column in zip(*chunks))
+        query, first, second, outcome = map(np.concatenate, zip(*chunks, strict=True))
         swap = generator.random(len(query)) < 0.5
         return cls(
             query=(np.cumsum(kept) - 1)[query],

@@ -1,0 +1,1 @@
+"""The probabilistic models, one file each: arrays in, `pymc.Model` out."""
