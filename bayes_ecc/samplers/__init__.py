@@ -1,0 +1,6 @@
+"""Exact conditional draws, and the Gibbs sampler made of them."""
+
+from bayes_ecc.samplers.polya_gamma import polya_gamma_moments, random_polya_gamma
+from bayes_ecc.samplers.von_mises_fisher import random_von_mises_fisher
+
+__all__ = ["polya_gamma_moments", "random_polya_gamma", "random_von_mises_fisher"]
