@@ -26,7 +26,9 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 ROOMS = [
     "errors",
     "random",
+    "validation",
     "comparisons",
+    "tables",
     "bundle",
     "datasets",
     "embeddings",
