@@ -2,7 +2,12 @@
 
 from importlib.metadata import version
 
+from bayes_ecc.bradley_terry import BradleyTerry
+from bayes_ecc.bundle import Bundle, load_bundle, save_bundle
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
+from bayes_ecc.datasets.simulate import Simulation, simulate
+from bayes_ecc.ecc import ECC
+from bayes_ecc.embeddings import SphereProjection, unit_embeddings
 from bayes_ecc.errors import (
     BayesEccError,
     ConvergenceWarning,
@@ -10,15 +15,57 @@ from bayes_ecc.errors import (
     InputError,
     NotFittedError,
 )
+from bayes_ecc.inference import (
+    cluster_ranking,
+    predict_ranking,
+    predict_responsibilities,
+    predict_win_probability,
+)
+from bayes_ecc.metrics import (
+    bt_loss,
+    expected_calibration_error,
+    gain_difference_interval,
+    gain_interval,
+    ranking_quality_gain,
+    reliability_bins,
+)
+from bayes_ecc.posterior import Atoms, atoms, load_posterior, save_posterior
+from bayes_ecc.selection import SearchResult, SettingsSearch, search
 
 __version__ = version("bayes-ecc")
 
 __all__ = [
+    "ECC",
+    "Atoms",
     "BayesEccError",
+    "BradleyTerry",
+    "Bundle",
     "Comparisons",
     "ConvergenceWarning",
     "DataWarning",
     "InputError",
     "NotFittedError",
     "OutcomeCounts",
+    "SearchResult",
+    "SettingsSearch",
+    "Simulation",
+    "SphereProjection",
+    "atoms",
+    "bt_loss",
+    "cluster_ranking",
+    "expected_calibration_error",
+    "gain_difference_interval",
+    "gain_interval",
+    "load_bundle",
+    "load_posterior",
+    "predict_ranking",
+    "predict_responsibilities",
+    "predict_win_probability",
+    "ranking_quality_gain",
+    "reliability_bins",
+    "save_bundle",
+    "save_posterior",
+    "search",
+    "simulate",
+    "unit_embeddings",
 ]

@@ -1,0 +1,397 @@
+"""Weighted Bradley-Terry fits, many clusters at once, and what the data say of each contrast."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import expit
+from sklearn.base import BaseEstimator
+
+from bayes_ecc.comparisons import Comparisons, OutcomeCounts
+from bayes_ecc.errors import ConvergenceWarning, DataWarning, InputError, NotFittedError
+
+type FloatArray = NDArray[np.floating[Any]]
+type IntArray = NDArray[np.integer[Any]]
+
+CONTRASTS = ("identified", "separated", "undetermined")
+"""What the data say of a difference of strengths: its size; only its sign; nothing."""
+
+
+class PairLayout:
+    """The pairs that occur in a table of wins, and where each win column belongs among them.
+
+    A Bradley-Terry likelihood needs, a pair, how often either side won. Columns of an
+    `OutcomeCounts` are directed (winner, loser); this maps them to undirected pairs once, so that
+    fits which share their columns need no index work.
+
+    Parameters
+    ----------
+    winner, loser : ndarray of int, shape (n_columns,)
+        Model codes of the columns.
+    n_models : int
+        Number of models, those that never occur included.
+
+    Attributes
+    ----------
+    low, high : ndarray of int, shape (n_pairs,)
+        Model codes of each pair, low < high.
+    """
+
+    def __init__(self, winner: IntArray, loser: IntArray, n_models: int) -> None:
+        low, high = np.minimum(winner, loser), np.maximum(winner, loser)
+        keys, pair = np.unique(low * n_models + high, return_inverse=True)
+        self.n_models = n_models
+        self.low, self.high = keys // n_models, keys % n_models
+        columns = np.arange(len(winner))
+        shape = (len(winner), len(keys))
+        ones = np.ones(len(winner))
+        self._total = sparse.csr_array((ones, (columns, pair)), shape=shape)
+        high_wins = winner == self.high[pair]
+        self._high = sparse.csr_array(
+            (ones[high_wins], (columns[high_wins], pair[high_wins])), shape=shape
+        )
+        incidence = np.zeros((len(keys), n_models))
+        incidence[np.arange(len(keys)), self.high] = 1
+        incidence[np.arange(len(keys)), self.low] = -1
+        self.incidence = incidence
+
+    def pair_counts(self, wins: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Sum directed wins (n_fits, n_columns) to totals and wins of `high` (n_fits, n_pairs)."""
+        return wins @ self._total, wins @ self._high
+
+    def hessian(self, curvature: FloatArray) -> FloatArray:
+        """Assemble Laplacians (n_fits, n_models, n_models) from pair curvatures."""
+        size = self.n_models
+        matrix = np.zeros((len(curvature), size, size))
+        matrix[:, self.low, self.high] = -curvature
+        matrix[:, self.high, self.low] = -curvature
+        matrix[:, np.arange(size), np.arange(size)] = -matrix.sum(axis=2)
+        return matrix
+
+
+def fit_strengths(
+    wins: FloatArray,
+    layout: PairLayout,
+    ridge: float,
+    *,
+    start: FloatArray | None = None,
+    tol: float = 1e-5,
+    max_iter: int = 100,
+) -> FloatArray:
+    """Fit ridge Bradley-Terry models, one a row of `wins`, in one batch of Newton steps.
+
+    Minimises, for every row k, ``-sum_c wins[k, c] log sigma(theta_winner - theta_loser) +
+    ridge / 2 |theta|^2``. The function is strictly convex, so a halved step restores descent
+    wherever a full one overshoots.
+
+    Parameters
+    ----------
+    wins : ndarray, shape (n_fits, n_columns)
+        Weight of the wins in each directed column.
+    layout : PairLayout
+        Which models the columns are about.
+    ridge : float
+        Positive.
+    start : ndarray, shape (n_fits, n_models), optional
+        Warm start; zeros by default.
+    tol : float
+        The step that changes no strength by more than this is the last. A Newton step leaves an
+        error of the order of its square, so 1e-3 is exact to about 1e-6.
+    max_iter : int
+        Most Newton steps.
+
+    Returns
+    -------
+    ndarray, shape (n_fits, n_models)
+        Strengths; each row sums to zero up to rounding.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If `max_iter` steps do not reach `tol`.
+    """
+    wins = np.asarray(wins, dtype=float)
+    total, high_wins = layout.pair_counts(wins)
+    theta = np.zeros((len(wins), layout.n_models)) if start is None else np.array(start, float)
+    diagonal = np.arange(layout.n_models)
+
+    def value(strengths: FloatArray) -> FloatArray:
+        margin = strengths @ layout.incidence.T
+        # -log sigma(-m) summed over all, less m for the wins of `high`
+        loss = total * np.logaddexp(0, margin) - high_wins * margin
+        return loss.sum(axis=1) + ridge / 2 * (strengths**2).sum(axis=1)
+
+    for _ in range(max_iter):
+        probability = expit(theta @ layout.incidence.T)
+        gradient = (total * probability - high_wins) @ layout.incidence + ridge * theta
+        hessian = layout.hessian(total * probability * (1 - probability))
+        hessian[:, diagonal, diagonal] += ridge
+        step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
+        largest = np.abs(step).max(axis=1)
+        if largest.max(initial=0.0) <= tol:
+            return theta - step
+        if largest.max() <= 1:  # too short to overshoot: the curvature changes by e at the most
+            theta = theta - step
+            continue
+        current, scale = value(theta), np.ones(len(theta))
+        needed = 0.1 * (gradient * step).sum(axis=1)
+        for _ in range(40):
+            trial = theta - scale[:, None] * step
+            overshoots = (value(trial) > current - scale * needed) & (largest > 1)
+            if not overshoots.any():
+                break
+            scale[overshoots] /= 2
+        theta = trial
+    warnings.warn(
+        f"A Bradley-Terry fit did not converge in {max_iter} Newton steps; raise ridge "
+        f"(now {ridge}) or max_iter.",
+        ConvergenceWarning,
+        stacklevel=2,
+    )
+    return theta
+
+
+def contrast_status(wins: FloatArray, counts: OutcomeCounts, n_models: int) -> IntArray:
+    """Tell what the data say of every contrast, prior and ridge apart.
+
+    Two models in one strongly connected component of the graph "i has won against j" have a finite
+    maximum-likelihood difference. If only one can be reached from the other, the data know who is
+    stronger but not by how much (separation). Otherwise they know nothing. Ford's condition [1]_
+    is the case in which all are connected.
+
+    Parameters
+    ----------
+    wins : ndarray, shape (n_columns,)
+        Weight of the wins in each directed column; zero weight is no evidence.
+    counts : OutcomeCounts
+        For `winner` and `loser`.
+    n_models : int
+        Number of models.
+
+    Returns
+    -------
+    ndarray of int, shape (n_models, n_models)
+        Index into `CONTRASTS`.
+
+    References
+    ----------
+    .. [1] Ford, L. R. (1957). Solution of a ranking problem from binary comparisons. The American
+       Mathematical Monthly 64(8), 28-33.
+    """
+    used = np.asarray(wins) > 0
+    graph = sparse.csr_array(
+        (np.ones(used.sum()), (counts.winner[used], counts.loser[used])),
+        shape=(n_models, n_models),
+    )
+    reach = np.isfinite(sparse.csgraph.shortest_path(graph, unweighted=True))
+    return np.where(reach & reach.T, 0, np.where(reach | reach.T, 1, 2))
+
+
+def win_probability_matrix(strengths: FloatArray) -> FloatArray:
+    """Give P(row beats column) for strengths (..., n_models): (..., n_models, n_models)."""
+    return expit(strengths[..., :, None] - strengths[..., None, :])
+
+
+class BradleyTerry(BaseEstimator):
+    """The global Bradley-Terry model: one strength a model, whatever the query.
+
+    Minimises ``-sum_n w_n [y_n log p_n + (1 - y_n) log(1 - p_n)] + ridge / 2 |theta|^2`` with
+    ``p_n = sigma(theta_second - theta_first)`` [1]_. It is the baseline of every gain.
+
+    Parameters
+    ----------
+    ridge : float
+        Strength of the pull to zero, positive; 1.0 is the published setting.
+    per_query_mean : bool
+        Weigh each query by 1 (its comparisons share it) instead of each comparison by its weight.
+
+    Attributes
+    ----------
+    strengths_ : xarray.DataArray, dims (llm)
+        Zero-sum strengths.
+    identified_ : xarray.DataArray of bool, dims (llm, llm_other)
+        Whether the data alone determine the difference of two strengths. Where they do not, the
+        ridge does.
+    contrasts_ : xarray.DataArray of str, dims (llm, llm_other)
+        "identified"; "separated" (who is stronger is known, by how much is not); "undetermined".
+
+    References
+    ----------
+    .. [1] Bradley, R. A. and Terry, M. E. (1952). Rank analysis of incomplete block designs: I.
+       The method of paired comparisons. Biometrika 39(3/4), 324-345.
+
+    Examples
+    --------
+    >>> from bayes_ecc import BradleyTerry, Comparisons
+    >>> data = Comparisons.from_arrays(
+    ...     [0, 1, 2, 3], [0, 0, 0, 1], [1, 1, 1, 2], [1, 1, 0, 0.5],
+    ...     queries=["q0", "q1", "q2", "q3"], models=["a", "b", "c"],
+    ... )
+    >>> model = BradleyTerry(ridge=1.0).fit(data)
+    >>> model.strengths_.round(3).values.tolist()
+    [-0.212, 0.177, 0.035]
+    >>> model.predict_win_probability(data).round(3).tolist()
+    [0.596, 0.596, 0.596, 0.465]
+    """
+
+    def __init__(self, ridge: float = 1.0, *, per_query_mean: bool = False) -> None:
+        self.ridge = ridge
+        self.per_query_mean = per_query_mean
+
+    def fit(self, comparisons: Comparisons, embeddings: object = None) -> BradleyTerry:
+        """Fit the strengths.
+
+        Parameters
+        ----------
+        comparisons : Comparisons
+            Training comparisons.
+        embeddings : object, optional
+            Ignored; there so that it can stand where a clustering estimator stands.
+
+        Returns
+        -------
+        BradleyTerry
+            Itself.
+
+        Raises
+        ------
+        InputError
+            If the ridge is not positive or no comparison is decisive.
+
+        Warns
+        -----
+        DataWarning
+            If the data leave a contrast open, naming the models concerned.
+        """
+        check_comparisons(comparisons)
+        ridge = check_positive("ridge", self.ridge)
+        counts = comparisons.outcome_counts(per_query_mean=self.per_query_mean)
+        wins = np.asarray(counts.matrix.sum(axis=0)).reshape(1, -1)
+        n_models = comparisons.n_models
+        layout = PairLayout(counts.winner, counts.loser, n_models)
+        theta = fit_strengths(wins, layout, ridge)[0]
+        status = contrast_status(wins[0], counts, n_models)
+        names = comparisons.models.to_numpy(dtype=object)
+        self.models_ = comparisons.models
+        self.strengths_ = xr.DataArray(theta - theta.mean(), {"llm": names}, dims="llm")
+        square = {"llm": names, "llm_other": names}
+        self.contrasts_ = xr.DataArray(np.array(CONTRASTS)[status], square, ("llm", "llm_other"))
+        self.identified_ = xr.DataArray(status == 0, square, ("llm", "llm_other"))
+        warn_of_open_contrasts(status, comparisons.models)
+        return self
+
+    def predict_win_probability(
+        self, comparisons: Comparisons, *, embeddings: object = None, probes: object = None
+    ) -> FloatArray:
+        """Predict P(second beats first) for each comparison; outcomes are not looked at.
+
+        Parameters
+        ----------
+        comparisons : Comparisons
+            Rows to predict; their models must be among those of the fit.
+        embeddings, probes : object, optional
+            Ignored: the global model treats all queries alike.
+
+        Returns
+        -------
+        ndarray, shape (n_comparisons,)
+        """
+        if not hasattr(self, "strengths_"):
+            raise NotFittedError(
+                "This BradleyTerry is not fitted yet: call fit(comparisons) first."
+            )
+        rows = comparisons.with_models(self.models_)
+        theta = self.strengths_.values
+        return expit(theta[rows.second] - theta[rows.first])
+
+    def ranking(self) -> pd.DataFrame:
+        """Rank the models by strength.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Index `llm`, best first; columns `strength`, `mean_win_probability` (against the pool)
+            and `rank`, with a missing rank for models that never played.
+        """
+        if not hasattr(self, "strengths_"):
+            raise NotFittedError(
+                "This BradleyTerry is not fitted yet: call fit(comparisons) first."
+            )
+        theta = self.strengths_.values
+        against = win_probability_matrix(theta).sum(axis=1) - 0.5
+        table = pd.DataFrame(
+            {"strength": theta, "mean_win_probability": against / (len(theta) - 1)},
+            index=pd.Index(self.models_, name="llm"),
+        )
+        known = (self.contrasts_.values != "undetermined").sum(axis=1) > 1
+        table["rank"] = table["strength"].where(known).rank(ascending=False).astype("Float64")
+        return table.sort_values("strength", ascending=False, kind="stable")
+
+
+# -------------------------------------------------------------------- shared checks
+
+
+def check_comparisons(comparisons: Comparisons) -> None:
+    """Refuse what no Bradley-Terry model can be fitted to."""
+    if not isinstance(comparisons, Comparisons):
+        raise InputError(
+            f"comparisons must be a Comparisons, not {type(comparisons).__name__}; make one with "
+            "Comparisons.from_frame, from_arrays or from_scores."
+        )
+    if not len(comparisons):
+        raise InputError("There are no comparisons to fit; give at least one.")
+    if (comparisons.outcome == 0.5).all():
+        raise InputError(
+            "All comparisons are ties, so nothing tells the models apart; add decisive ones."
+        )
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Give a setting as a positive finite float, or refuse it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        raise InputError(f"{name}={value!r}: give a positive number.")
+    if not (np.isfinite(value) and value > 0):
+        raise InputError(f"{name}={value!r}: give a positive, finite number.")
+    return float(value)
+
+
+def warn_of_open_contrasts(status: IntArray, models: pd.Index) -> None:
+    """Warn of models that never played, of groups never compared, and of separation."""
+    lonely = (status != 2).sum(axis=1) == 1
+    if lonely.any() and len(models) > 1:
+        warnings.warn(
+            f"Never compared: {_names(models[lonely])}. Their strengths are the prior's alone; "
+            "add comparisons or drop them with drop_models.",
+            DataWarning,
+            stacklevel=3,
+        )
+    _, component = sparse.csgraph.connected_components(sparse.csr_array(status != 2))
+    group = np.flatnonzero(component == component[np.argmax(~lonely)])
+    if len(group) < (~lonely).sum():
+        warnings.warn(
+            f"Some models are not connected by comparisons: {_names(models[group])} on one side "
+            "say nothing of the rest. Contrasts across are the prior's (identified_ tells which); "
+            "add comparisons between the groups.",
+            DataWarning,
+            stacklevel=3,
+        )
+    if (status == 1).any():
+        worst = int(np.argmax((status == 1).sum(axis=1)))
+        warnings.warn(
+            f"Separation: {models[worst]!r} is only ever on one side against "
+            f"{int((status[worst] == 1).sum())} model(s), so the size of these differences is the "
+            "prior's (contrasts_ tells which).",
+            DataWarning,
+            stacklevel=3,
+        )
+
+
+def _names(models: pd.Index) -> str:
+    shown = ", ".join(models[:6])
+    return shown + (f" and {len(models) - 6} more" if len(models) > 6 else "")

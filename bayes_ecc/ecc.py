@@ -1,0 +1,526 @@
+"""Evidence-Calibrated Clustering (ECC): the exact alternating EM, and its one-signal variants."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, clone
+from tqdm.auto import tqdm
+
+from bayes_ecc.bradley_terry import PairLayout, check_comparisons, check_positive, fit_strengths
+from bayes_ecc.comparisons import Comparisons, OutcomeCounts
+from bayes_ecc.embeddings import unit_embeddings
+from bayes_ecc.errors import ConvergenceWarning, InputError
+from bayes_ecc.inference import PosteriorPredictions, log_evidence, softmax_rows
+from bayes_ecc.posterior import make_posterior
+from bayes_ecc.random import RandomState, as_generator
+from bayes_ecc.selection import evaluate_on_splits, inner_splits, search
+
+type FloatArray = NDArray[np.floating[Any]]
+type Evidence = Literal["both", "embedding", "comparisons"]
+
+EVIDENCE = ("both", "embedding", "comparisons")
+AUTO_GRID: Mapping[str, tuple[float, ...]] = {
+    "embedding_weight": (0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0),
+    "ridge": (0.03, 0.1, 0.3, 1.0, 3.0),
+    "temperature": (0.05, 0.07, 0.1, 0.15, 0.2, 0.3),
+    "n_clusters": (2, 5, 10, 20, 30, 40, 60),
+}
+"""What "auto" tries for each setting."""
+AUTO_START: Mapping[str, float] = {
+    "embedding_weight": 1.0,
+    "ridge": 0.3,
+    "temperature": 0.1,
+    "n_clusters": 20,
+}
+_AUTO_SPLITS = 2
+_LARGE_SEARCH = 1000  # queries from which a search takes long enough to show its progress
+_SLOW_FIT_SECONDS = 3.0  # a progress bar appears once a fit has taken this long
+
+
+class State(NamedTuple):
+    """Where an EM iteration left off."""
+
+    responsibilities: FloatArray  # (n_queries, n_clusters)
+    strengths: FloatArray  # (n_clusters, n_models)
+    centroids: FloatArray  # (n_clusters, embedding_dim)
+    objective: float
+    scores: FloatArray  # (n_queries, n_clusters), log responsibilities up to log_total
+    log_total: FloatArray  # (n_queries,)
+
+
+@dataclass(frozen=True)
+class EMData:
+    """What an EM iteration reads: embeddings, and wins a query divided by the query's weight.
+
+    The comparisons enter through their sufficient statistics only, so that beside the two dense
+    products with the embeddings an iteration costs little.
+    """
+
+    embeddings: FloatArray  # (n_queries, embedding_dim)
+    counts: OutcomeCounts  # matrix (n_queries, n_columns)
+    wins_by_column: sparse.csr_array  # its transpose
+    layout: PairLayout
+
+    @classmethod
+    def from_comparisons(cls, comparisons: Comparisons, embeddings: FloatArray) -> EMData:
+        """Count wins in the precision of the embeddings."""
+        counts = comparisons.outcome_counts(per_query_mean=True)
+        wins = counts.matrix.astype(embeddings.dtype)
+        return cls(
+            embeddings=embeddings,
+            counts=counts._replace(matrix=wins),
+            wins_by_column=sparse.csr_array(wins.T),
+            layout=PairLayout(counts.winner, counts.loser, comparisons.n_models),
+        )
+
+
+@dataclass(frozen=True)
+class EMSettings:
+    """The numbers of the objective, and which terms of it the E-step sees."""
+
+    embedding_weight: float
+    temperature: float
+    ridge: float
+    evidence: Evidence = "both"
+
+    @property
+    def uses_embeddings(self) -> bool:
+        """Whether the E-step reads embeddings."""
+        return self.evidence != "comparisons" and self.embedding_weight > 0
+
+    @property
+    def uses_comparisons(self) -> bool:
+        """Whether the E-step reads comparisons."""
+        return self.evidence != "embedding"
+
+
+def fit_centroids(
+    embeddings: FloatArray, responsibilities: FloatArray, previous: FloatArray | None
+) -> FloatArray:
+    """Normalise responsibility-weighted sums; an empty cluster keeps its centroid, or has none."""
+    sums = responsibilities.T @ embeddings
+    length = np.sqrt(np.einsum("kd,kd->k", sums, sums))[:, None]
+    empty = length < np.finfo(sums.dtype).tiny ** 0.5
+    fallback = np.zeros_like(sums) if previous is None else previous
+    return np.where(empty, fallback, sums / np.where(empty, 1, length))
+
+
+def fit_cluster_strengths(
+    data: EMData, responsibilities: FloatArray, ridge: float, start: FloatArray | None = None
+) -> FloatArray:
+    """Fit each cluster's Bradley-Terry model with weights r_qk / |N_q|: (n_clusters, n_models)."""
+    wins = (data.wins_by_column @ responsibilities).T
+    return fit_strengths(wins, data.layout, ridge, start=start, tol=1e-3)
+
+
+def em_step(data: EMData, settings: EMSettings, state: State) -> State:
+    """One EM iteration: centroids and strengths from responsibilities, then responsibilities.
+
+    Its objective is evaluated where the responsibilities are optimal, so that
+    ``L = -T sum_q log sum_k exp(-l(q,k) / T) + ridge / 2 sum_k |theta_k|^2``, the same number as
+    the definition with the entropy written out.
+    """
+    responsibilities = state.responsibilities
+    centroids = fit_centroids(data.embeddings, responsibilities, state.centroids)
+    strengths = state.strengths
+    if settings.uses_comparisons:
+        strengths = fit_cluster_strengths(data, responsibilities, settings.ridge, strengths)
+    return e_step(data, settings, strengths, centroids)
+
+
+def e_step(
+    data: EMData, settings: EMSettings, strengths: FloatArray, centroids: FloatArray
+) -> State:
+    """Set responsibilities to their optimum, r_qk proportional to exp(-l(q,k) / T)."""
+    temperature = settings.temperature
+    constant = 0.0
+    scores: FloatArray | None = None
+    if settings.uses_embeddings:
+        concentration = settings.embedding_weight / temperature
+        scores = data.embeddings @ (centroids * concentration).T
+        constant = settings.embedding_weight * len(data.embeddings)
+    if settings.uses_comparisons:
+        evidence = log_evidence(strengths, data.counts)
+        evidence /= temperature
+        if scores is None:
+            scores = evidence
+        else:
+            scores += evidence
+    if scores is None:  # embedding-only with embedding_weight 0: nothing tells clusters apart
+        scores = np.zeros((len(data.embeddings), len(strengths)), data.embeddings.dtype)
+    responsibilities, log_total = softmax_rows(scores)
+    objective = constant - temperature * float(log_total.sum(dtype=np.float64))
+    if settings.uses_comparisons:
+        objective += settings.ridge / 2 * float((strengths**2).sum())
+    return State(responsibilities, strengths, centroids, objective, scores, log_total)
+
+
+def mean_divergence(new: State, old: State) -> float:
+    """Mean over queries of KL(r_new || r_old), from unnormalised log responsibilities."""
+    change = np.einsum("qk,qk->", new.responsibilities, new.scores - old.scores, dtype=np.float64)
+    return max(0.0, float(change - (new.log_total - old.log_total).sum())) / len(new.log_total)
+
+
+class ECC(PosteriorPredictions, BaseEstimator):
+    r"""Evidence-Calibrated Clustering: queries grouped by what they demand of models.
+
+    Each cluster has a centroid on the sphere and Bradley-Terry strengths. A query's loss under
+    cluster k is ``l(q,k) = comp(q; theta_k) + lambda (1 - x_q . c_k)``, with comp the mean
+    negative log-likelihood of its comparisons, and the fit minimises
+
+    .. math:: \sum_{qk} r_{qk} l(q,k) + T \sum_{qk} r_{qk} \log r_{qk}
+              + \tfrac{\rho}{2} \sum_k |\theta_k|^2
+
+    by alternating exact minimisations, so the objective never rises. The defaults are the
+    published settings; they do not carry over between encoders, and ``"auto"`` chooses a setting
+    by how well it predicts held-out comparisons of the training queries.
+
+    Parameters
+    ----------
+    n_clusters : int or "auto"
+        Number of clusters K; at most the number of queries. Clusters may end up empty.
+    evidence : {"both", "embedding", "comparisons"}
+        What the clustering reads. "embedding" fits the Bradley-Terry models once at the end;
+        "comparisons" still has centroids, and new queries are read with `embedding_weight`.
+    embedding_weight : float or "auto"
+        Lambda, not negative.
+    temperature : float or "auto"
+        T, positive; lower is harder.
+    ridge : float or "auto"
+        Pull of the strengths to zero, positive.
+    init : "dirichlet" or array-like, shape (n_queries, n_clusters)
+        Start: Dirichlet(1) responsibilities, or responsibilities of your own.
+    n_init : int
+        Number of starts; the one with the lowest objective is kept.
+    max_iter : int
+        Most iterations a start.
+    tol : float
+        Stop once the mean over queries of KL(new || old responsibilities) is below it ...
+    centroid_tol : float
+        ... and no centroid has moved further than this.
+    rng : int, numpy.random.Generator or None
+        Randomness of starts and of the inner split.
+
+    Attributes
+    ----------
+    posterior_ : xarray.DataTree
+        The fit as a posterior with one atom; predictions and plots read it.
+    responsibilities_ : xarray.DataArray, dims (query, cluster)
+        Of the training queries.
+    strengths_ : xarray.DataArray, dims (cluster, llm)
+        Zero-sum within a cluster.
+    centroids_ : xarray.DataArray, dims (cluster, embedding_dim)
+        Unit length; zero for a cluster that was empty from the start.
+    objective_ : ndarray, shape (n_iter_,)
+        The objective after every iteration of the start that was kept.
+    n_iter_ : int
+        Its iterations.
+    converged_ : bool
+        Whether it met both tolerances.
+    settings_ : dict
+        The values used of n_clusters, embedding_weight, temperature and ridge.
+    selection_ : SearchResult
+        What was tried, if any setting was "auto".
+
+    See Also
+    --------
+    SettingsSearch : a search over settings of one's own choice.
+
+    Examples
+    --------
+    >>> from bayes_ecc import ECC, simulate
+    >>> data = simulate(n_queries=300, n_models=5, n_clusters=3, rng=0)
+    >>> fit = ECC(n_clusters=3, embedding_weight=1.0, ridge=0.1, n_init=3, rng=0)
+    >>> fit = fit.fit(data.comparisons, data.embeddings)
+    >>> fit.responsibilities_.sizes["query"], fit.strengths_.dims, fit.converged_
+    (300, ('cluster', 'llm'), True)
+    >>> probes, rest = data.comparisons.take_probes(1)
+    >>> fit.predict_win_probability(rest, embeddings=data.embeddings, probes=probes).shape
+    (1800,)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int | Literal["auto"] = 30,
+        *,
+        evidence: Evidence = "both",
+        embedding_weight: float | Literal["auto"] = 3.0,
+        temperature: float | Literal["auto"] = 0.1,
+        ridge: float | Literal["auto"] = 1.0,
+        init: Literal["dirichlet"] | ArrayLike = "dirichlet",
+        n_init: int = 1,
+        max_iter: int = 300,
+        tol: float = 1e-3,
+        centroid_tol: float = 1e-2,
+        rng: RandomState = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.evidence = evidence
+        self.embedding_weight = embedding_weight
+        self.temperature = temperature
+        self.ridge = ridge
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.centroid_tol = centroid_tol
+        self.rng = rng
+
+    def fit(self, comparisons: Comparisons, embeddings: ArrayLike) -> Self:
+        """Fit the clusters.
+
+        Parameters
+        ----------
+        comparisons : Comparisons
+            Training comparisons. A query without any takes part through its embedding.
+        embeddings : array-like, shape (n_queries, embedding_dim)
+            Row i belongs to `comparisons.queries[i]`. Rows are brought to unit length; no copy is
+            made if they have it, and float32 stays float32.
+
+        Returns
+        -------
+        ECC
+            Itself.
+
+        Raises
+        ------
+        InputError
+            If the data or a setting cannot be used; the message says what to change.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter` iterations did not reach the tolerances.
+        """
+        check_comparisons(comparisons)
+        unit = unit_embeddings(embeddings, comparisons.n_queries)
+        rng = as_generator(self.rng)
+        settings = self._settings(comparisons, unit, rng)
+        n_clusters = check_count("n_clusters", settings["n_clusters"])
+        if n_clusters > comparisons.n_queries:
+            raise InputError(
+                f"n_clusters={n_clusters} exceeds the {comparisons.n_queries} queries; use fewer "
+                "clusters or more queries."
+            )
+        data = EMData.from_comparisons(comparisons, unit)
+        em = EMSettings(
+            embedding_weight=check_not_negative("embedding_weight", settings["embedding_weight"]),
+            temperature=check_positive("temperature", settings["temperature"]),
+            ridge=check_positive("ridge", settings["ridge"]),
+            evidence=self.evidence,
+        )
+        best, history, converged = self._best_start(data, em, n_clusters, rng)
+        if not em.uses_comparisons:
+            strengths = fit_cluster_strengths(data, best.responsibilities, em.ridge)
+            best = best._replace(strengths=strengths)
+        if not converged:
+            warnings.warn(
+                f"ECC stopped after {self.max_iter} iterations without meeting tol={self.tol} and "
+                f"centroid_tol={self.centroid_tol}; raise max_iter, loosen centroid_tol (1e-2 is "
+                "usually met in 20 to 50 iterations), or raise temperature.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        self.settings_ = {**settings, "n_clusters": n_clusters}
+        self._learn(comparisons, em, best, history, converged)
+        return self
+
+    # ---------------------------------------------------------------- fitting
+
+    def _best_start(
+        self, data: EMData, em: EMSettings, n_clusters: int, rng: np.random.Generator
+    ) -> tuple[State, list[float], bool]:
+        n_init = check_count("n_init", self.n_init)
+        max_iter = check_count("max_iter", self.max_iter)
+        tol = check_not_negative("tol", self.tol)
+        centroid_tol = check_not_negative("centroid_tol", self.centroid_tol)
+        given = None
+        if not (isinstance(self.init, str) and self.init == "dirichlet"):
+            given = read_start(self.init, len(data.embeddings), n_clusters)
+            n_init = 1
+        best: tuple[State, list[float], bool] | None = None
+        with tqdm(
+            total=n_init * max_iter, desc="ECC", unit="it", delay=_SLOW_FIT_SECONDS, leave=False
+        ) as bar:
+            for start in range(n_init):
+                responsibilities = given
+                if responsibilities is None:
+                    draws = rng.standard_exponential((len(data.embeddings), n_clusters))
+                    responsibilities = draws / draws.sum(axis=1, keepdims=True)
+                run = _run(data, em, responsibilities, max_iter, tol, centroid_tol, bar)
+                if best is None or run[0].objective < best[0].objective:
+                    best = run
+                bar.update((start + 1) * max_iter - bar.n)
+        assert best is not None  # n_init is at least 1
+        return best
+
+    def _settings(
+        self, comparisons: Comparisons, embeddings: FloatArray, rng: np.random.Generator
+    ) -> dict[str, Any]:
+        """Give the four settings as numbers, those that are "auto" chosen on inner splits."""
+        if self.evidence not in EVIDENCE:
+            raise InputError(f"evidence={self.evidence!r}: allowed are {', '.join(EVIDENCE)}.")
+        given = {name: getattr(self, name) for name in AUTO_GRID}
+        chosen = [name for name, value in given.items() if _is_auto(value)]
+        if not chosen:
+            return given
+        start = {name: AUTO_START[name] if name in chosen else given[name] for name in given}
+        # Validation queries are a quarter, so that a fit sees three quarters of the queries.
+        most = int(0.75 * comparisons.n_queries)
+        grid = {
+            name: tuple(v for v in AUTO_GRID[name] if name != "n_clusters" or v <= most)
+            for name in chosen
+        }
+        if "n_clusters" in chosen and start["n_clusters"] not in grid["n_clusters"]:
+            if not grid["n_clusters"]:
+                raise InputError(
+                    f"n_clusters='auto' needs more than the {comparisons.n_queries} queries given; "
+                    "give a number."
+                )
+            start["n_clusters"] = grid["n_clusters"][-1]
+        candidate = clone(self).set_params(**start, init="dirichlet", n_init=1)
+        splits = inner_splits(comparisons, _AUTO_SPLITS, rng=rng)
+        self.selection_ = search(
+            evaluate_on_splits(candidate, embeddings, splits),
+            grid,
+            start={name: start[name] for name in chosen},
+            progress=len(embeddings) > _LARGE_SEARCH,
+        )
+        return {**start, **self.selection_.best}
+
+    def _learn(
+        self,
+        comparisons: Comparisons,
+        em: EMSettings,
+        best: State,
+        history: Sequence[float],
+        converged: bool,
+    ) -> None:
+        strengths = best.strengths - best.strengths.mean(axis=1, keepdims=True)
+        n_clusters = len(strengths)
+        self.posterior_ = make_posterior(
+            strengths=strengths[None, None],
+            centroids=best.centroids[None, None],
+            weights=np.full((1, 1, n_clusters), 1 / n_clusters),
+            models=comparisons.models,
+            concentration=em.embedding_weight / em.temperature,
+            evidence_power=1 / em.temperature,
+            probe_power=1 / em.temperature,
+            rule="per_query_mean",
+            estimator="ECC",
+            settings={**self.get_params(), **self.settings_},
+            groups={
+                "sample_stats": xr.Dataset(
+                    {
+                        "objective": (("chain", "draw"), [[best.objective]]),
+                        "n_iter": (("chain", "draw"), [[len(history)]]),
+                        "converged": (("chain", "draw"), [[converged]]),
+                    },
+                    coords={"chain": [0], "draw": [0]},
+                )
+            },
+        )
+        posterior = self.posterior_["posterior"]
+        self.strengths_ = posterior["strengths"].isel(chain=0, draw=0, drop=True)
+        self.centroids_ = posterior["centroids"].isel(chain=0, draw=0, drop=True)
+        ids = comparisons.queries
+        labels = ids.to_numpy() if ids.dtype.kind in "iu" else ids.to_numpy(dtype=object)
+        self.responsibilities_ = xr.DataArray(
+            best.responsibilities,
+            {"query": labels, "cluster": np.arange(n_clusters)},
+            ("query", "cluster"),
+            name="responsibilities",
+        )
+        self.objective_ = np.array(history)
+        self.n_iter_ = len(history)
+        self.converged_ = converged
+
+
+def read_start(init: ArrayLike, n_queries: int, n_clusters: int) -> FloatArray:
+    """Check responsibilities given as a start; rows are brought to sum to 1."""
+    try:
+        start = np.asarray(init, dtype=float)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"init={init!r}: give 'dirichlet' or responsibilities (n_queries x n_clusters)."
+        ) from None
+    if start.shape != (n_queries, n_clusters):
+        raise InputError(
+            f"init has shape {start.shape}; responsibilities for this fit have shape "
+            f"({n_queries}, {n_clusters}), or give 'dirichlet'."
+        )
+    total = start.sum(axis=1)
+    bad = ~np.isfinite(total) | (start < 0).any(axis=1) | (total <= 0)
+    if bad.any():
+        raise InputError(
+            f"init, row {int(np.argmax(bad))}: responsibilities are finite, not negative, and not "
+            "all zero."
+        )
+    return start / total[:, None]
+
+
+def check_count(name: str, value: Any) -> int:
+    """Give a setting as a positive integer, or refuse it."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise InputError(f"{name}={value!r}: give a whole number, 1 or more.")
+    return int(value)
+
+
+def check_not_negative(name: str, value: Any) -> float:
+    """Give a setting as a float of 0 or more, or refuse it."""
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and value == 0:
+        return 0.0
+    return check_positive(name, value)
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _run(
+    data: EMData,
+    em: EMSettings,
+    responsibilities: FloatArray,
+    max_iter: int,
+    tol: float,
+    centroid_tol: float,
+    bar: tqdm[Any],
+) -> tuple[State, list[float], bool]:
+    """Iterate one start to convergence: the last state, the objective's history, whether it met."""
+    state = start_state(data, responsibilities)
+    history: list[float] = []
+    for _ in range(max_iter):
+        new = em_step(data, em, state)
+        history.append(new.objective)
+        bar.update()
+        moved = np.sqrt(((new.centroids - state.centroids) ** 2).sum(axis=1)).max()
+        # The start's responsibilities may hold zeros and no scores: it is never the last but one.
+        settled = len(history) > 1 and moved < centroid_tol and mean_divergence(new, state) < tol
+        state = new
+        if settled:
+            return state, history, True
+    return state, history, False
+
+
+def start_state(data: EMData, responsibilities: FloatArray) -> State:
+    """Make the state before the first iteration, of which only responsibilities matter."""
+    start = np.asarray(responsibilities, dtype=data.embeddings.dtype)
+    n_clusters = start.shape[1]
+    return State(
+        responsibilities=start,
+        strengths=np.zeros((n_clusters, data.layout.n_models)),
+        centroids=np.zeros((n_clusters, data.embeddings.shape[1]), data.embeddings.dtype),
+        objective=math.inf,
+        scores=start,
+        log_total=np.zeros(len(start)),
+    )
