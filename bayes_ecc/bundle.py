@@ -1,0 +1,496 @@
+"""`Bundle`: one data set's queries, scores or comparisons, embeddings and costs, and its folder."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bayes_ecc.comparisons import Comparisons
+from bayes_ecc.errors import DataWarning, InputError
+from bayes_ecc.random import RandomState
+from bayes_ecc.tables import (
+    ID,
+    check_ids,
+    check_unique,
+    checked_embeddings,
+    checked_table,
+    make_numeric,
+    match_id_types,
+    read_array,
+    read_table,
+    refuse,
+    refuse_nested,
+)
+
+type TableFormat = Literal["parquet", "csv"]
+
+TABLES = ("queries", "scores", "comparisons", "costs")
+"""The tables of a bundle, each in a file `<table>.parquet` or `<table>.csv`."""
+
+FORMATS: tuple[TableFormat, ...] = ("parquet", "csv")
+EMBEDDINGS = "embeddings.npy"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Bundle:
+    """One data set: its queries and what is known of models on them; checked when it is made.
+
+    Tables have a column `query_id` (all strings or all whole numbers; where one table holds whole
+    numbers and another strings, the numbers are taken as text, so 7 matches "7" and not "007").
+    They are copied; embeddings are not, unless their type has to change.
+
+    Attributes
+    ----------
+    name : str
+        What the data set is called.
+    queries : pandas.DataFrame
+        One row a query: `query_id`, optionally `text`, and any label columns.
+    scores : pandas.DataFrame or None
+        `query_id` and one column an LLM; higher is better, missing means not run. Queries may be
+        without a row.
+    comparisons : pandas.DataFrame or None
+        As `Comparisons.from_frame` reads it. A bundle has scores, comparisons or both.
+    embeddings : ndarray of float, shape (n_queries, embedding_dim), or None
+        Row i belongs to row i of `queries`; read-only, float32 unless given as float64.
+    costs : pandas.DataFrame or None
+        `query_id` and one column an LLM: what running it on the query costs, in any unit.
+    sources : mapping of str to str
+        The file each table was read from; messages name it.
+
+    Raises
+    ------
+    InputError
+        If a table lacks a column, holds a value that is not allowed, repeats a query or names an
+        unknown one, or if the embeddings do not fit the queries, are not finite or hold zero rows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from bayes_ecc import Bundle
+    >>> bundle = Bundle(
+    ...     "tiny",
+    ...     queries=pd.DataFrame({"query_id": ["q1", "q2"], "task": ["maths", "law"]}),
+    ...     scores=pd.DataFrame({"query_id": ["q1", "q2"], "gpt": [1, 0], "llama": [0, None]}),
+    ... )
+    >>> bundle
+    Bundle('tiny': 2 queries, 2 models, scores)
+    >>> bundle.labels("task").tolist()
+    ['maths', 'law']
+    """
+
+    name: str
+    queries: pd.DataFrame
+    scores: pd.DataFrame | None = None
+    comparisons: pd.DataFrame | None = None
+    embeddings: NDArray[Any] | None = None
+    costs: pd.DataFrame | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sources", MappingProxyType(dict(self.sources)))
+        if self.scores is None and self.comparisons is None:
+            raise InputError(f"The bundle {self.name!r} needs scores or comparisons; it has none.")
+        tables = {
+            name: checked_table(getattr(self, name), self._source(name))
+            for name in TABLES
+            if name == "queries" or getattr(self, name) is not None
+        }
+        remark = match_id_types(tables)
+        for name, table in tables.items():
+            source = self._source(name)
+            if name == "comparisons":
+                numeric = [column for column in ("outcome", "weight") if column in table.columns]
+                make_numeric(table, numeric, source)
+            else:
+                check_unique(table, source)
+            if name in ("scores", "costs"):
+                columns = list(table.columns.drop(ID))
+                make_numeric(table, columns, source, negative=name == "scores")
+            object.__setattr__(self, name, table)
+        ids = self.query_ids
+        for name, table in tables.items():
+            check_ids(table, self._source(name), ids, self._source("queries"), remark)
+        self._check_models()
+        if self.embeddings is not None:
+            checked = checked_embeddings(self.embeddings, len(ids), self._source("embeddings"))
+            object.__setattr__(self, "embeddings", checked)
+
+    def _source(self, name: str) -> str:
+        return self.sources.get(name, name)
+
+    def _check_models(self) -> None:
+        if self.scores is not None and self.scores.shape[1] < 3:
+            raise InputError(
+                f"{self._source('scores')} has {self.scores.shape[1] - 1} model(s) in the columns "
+                f"besides {ID}; a comparison needs at least two."
+            )
+        if self.comparisons is not None:
+            try:
+                Comparisons.from_frame(self.comparisons)
+            except InputError as error:
+                raise InputError(f"{self._source('comparisons')}: {error}") from None
+        if self.costs is not None:
+            unknown = self.costs.columns.drop(ID).difference(self.models)
+            if len(unknown):
+                warnings.warn(
+                    f"{self._source('costs')} has costs of {', '.join(unknown)}, which no score or "
+                    "comparison names; they are kept but nothing can use them.",
+                    DataWarning,
+                    stacklevel=4,
+                )
+
+    def __repr__(self) -> str:
+        parts = [f"{len(self.queries)} queries", f"{len(self.models)} models"]
+        if self.scores is not None:
+            parts.append("scores")
+        if self.comparisons is not None:
+            parts.append(f"{len(self.comparisons)} comparisons")
+        if self.embeddings is not None:
+            parts.append(f"embeddings of {self.embeddings.shape[1]} dimensions")
+        if self.costs is not None:
+            parts.append("costs")
+        return f"Bundle({self.name!r}: {', '.join(parts)})"
+
+    @property
+    def query_ids(self) -> pd.Index:
+        """The identifiers of the queries, in the order of `queries`."""
+        return pd.Index(self.queries[ID]).rename(None)
+
+    @property
+    def models(self) -> pd.Index:
+        """The models: columns of the score table, then any others that were compared, sorted."""
+        scored = [] if self.scores is None else list(self.scores.columns.drop(ID))
+        compared: set[str] = set()
+        if self.comparisons is not None:
+            compared = set(self.comparisons["model_a"]) | set(self.comparisons["model_b"])
+        return pd.Index(scored + sorted(compared - set(scored)))
+
+    def labels(self, column: str) -> pd.Series:
+        """Give one label a query.
+
+        Parameters
+        ----------
+        column : str
+            A column of `queries`.
+
+        Returns
+        -------
+        pandas.Series
+            Indexed by query identifier; missing where the table has no label.
+
+        Raises
+        ------
+        InputError
+            If there is no such column.
+
+        Examples
+        --------
+        >>> from bayes_ecc import simulate
+        >>> simulate(n_queries=3, n_topics=1, rng=0).bundle().labels("topic").tolist()
+        ['topic_0', 'topic_0', 'topic_0']
+        """
+        columns = [str(name) for name in self.queries.columns.drop(ID)]
+        if column not in columns:
+            raise InputError(
+                f"{self._source('queries')} has no label column {column!r}; it has "
+                f"{', '.join(columns) or f'none besides {ID}'}."
+            )
+        return pd.Series(self.queries[column].array, index=self.query_ids, name=column)
+
+    def embeddings_for(self, queries: Iterable[Hashable]) -> NDArray[Any]:
+        """Give the embeddings of some queries.
+
+        Parameters
+        ----------
+        queries : pandas.Index or iterable
+            Query identifiers, such as `Comparisons.queries`.
+
+        Returns
+        -------
+        ndarray of float, shape (len(queries), embedding_dim)
+            In the order of `queries`. Asked for all queries in their own order it is the bundle's
+            read-only array itself.
+
+        Raises
+        ------
+        InputError
+            If the bundle has no embeddings or a query is unknown.
+
+        Examples
+        --------
+        >>> from bayes_ecc import simulate
+        >>> simulate(n_queries=20, rng=0).bundle().embeddings_for(["q0003", "q0001"]).shape
+        (2, 32)
+        """
+        if self.embeddings is None:
+            raise InputError(
+                f"The bundle {self.name!r} has no embeddings; encode the texts of its queries and "
+                f"put the array beside them as {EMBEDDINGS}, or give it to Bundle."
+            )
+        wanted = queries if isinstance(queries, pd.Index) else pd.Index(list(queries))
+        ids = self.query_ids
+        rows = ids.get_indexer(wanted)
+        refuse(rows < 0, "queries", wanted, f"the bundle {self.name!r} has no such query")
+        return self.embeddings if wanted.equals(ids) else self.embeddings[rows]
+
+    def draw_comparisons(
+        self,
+        per_query: int | None = 7,
+        ties: Literal["drop", "keep"] = "drop",
+        min_per_query: int = 2,
+        exclude_models: Sequence[str] = (),
+        rng: RandomState = None,
+        *,
+        source: Literal["scores", "comparisons"] | None = None,
+    ) -> Comparisons:
+        """Draw comparisons from the scores, or take the comparison table as it is.
+
+        Parameters
+        ----------
+        per_query, ties, rng
+            How to draw from a score table, as in `Comparisons.from_scores`. A comparison table
+            holds what happened: all of it is taken, ties included, and these say nothing.
+        min_per_query : int
+            Queries with fewer pairs to draw from, or fewer comparisons, are left out.
+        exclude_models : sequence of str
+            Models to leave out first, with every comparison they take part in.
+        source : {"scores", "comparisons"}, optional
+            Which table to use; needed where the bundle has both.
+
+        Returns
+        -------
+        Comparisons
+            Of the queries kept, in the bundle's order. Its `dropped` counts what was left out:
+            `queries` with too few comparisons, and from a score table as `from_scores` counts,
+            from a comparison table `comparisons_of_dropped_queries` and `of_dropped_models`.
+
+        Raises
+        ------
+        InputError
+            If a model is unknown, a setting is out of range, the source is not clear, or no query
+            is left.
+
+        Examples
+        --------
+        >>> from bayes_ecc import simulate
+        >>> simulate(n_queries=20, per_query=7, rng=0).bundle().draw_comparisons()
+        Comparisons(140 comparisons, 20 queries, 8 models, ordered, 0 ties)
+        """
+        there = [name for name in ("scores", "comparisons") if getattr(self, name) is not None]
+        if source is None and len(there) == 2:
+            raise InputError(
+                f"The bundle {self.name!r} has both scores and comparisons; say source='scores' "
+                "or source='comparisons', or leave one of them out."
+            )
+        if source is not None and source not in there:
+            raise InputError(
+                f"source={source!r}: the bundle {self.name!r} has {' and '.join(there)}."
+            )
+        excluded = [exclude_models] if isinstance(exclude_models, str) else list(exclude_models)
+        models = self.models
+        for name in excluded:
+            if not isinstance(name, str) or name not in models:
+                raise InputError(
+                    f"exclude_models names {name!r}, which the bundle {self.name!r} does not have; "
+                    f"its models are {', '.join(models)}."
+                )
+        if (source or there[0]) == "comparisons":
+            return self._table_comparisons(min_per_query, excluded)
+        assert self.scores is not None
+        scores = self.scores.drop(columns=excluded).set_index(ID).reindex(self.query_ids)
+        try:
+            return Comparisons.from_scores(
+                scores, per_query=per_query, ties=ties, min_per_query=min_per_query, rng=rng
+            )
+        except InputError as error:
+            raise InputError(f"{self._source('scores')}: {error}") from None
+
+    def _table_comparisons(self, min_per_query: int, excluded: list[str]) -> Comparisons:
+        if min_per_query < 1:
+            raise InputError(f"min_per_query={min_per_query}: give 1 or more.")
+        assert self.comparisons is not None
+        # with both tables, a model that only has scores is none of the comparison table's
+        data = Comparisons.from_frame(self.comparisons, queries=self.query_ids)
+        if excluded:
+            data = data.drop_models([name for name in excluded if name in data.models])
+        count = np.bincount(data.query, minlength=data.n_queries)
+        enough = count >= min_per_query
+        if not enough.any():
+            raise InputError(
+                f"{self._source('comparisons')}: no query has {min_per_query} or more comparisons; "
+                "lower min_per_query or exclude fewer models."
+            )
+        counted = {
+            **data.dropped,
+            "queries": int((~enough).sum()),
+            "comparisons_of_dropped_queries": int(count[~enough].sum()),
+        }
+        return replace(data.take(enough), dropped=counted)
+
+
+# ------------------------------------------------------------------------------ the folder
+
+
+def load_bundle(folder: str | os.PathLike[str]) -> Bundle:
+    """Read a bundle from its folder.
+
+    The folder holds `queries.parquet` or `queries.csv`, likewise `scores` or `comparisons` (or
+    both), and optionally `embeddings.npy` and `costs`. CSV files are UTF-8, separated by commas; a
+    blank cell is a missing value, and everything but scores, outcomes, weights and costs stays the
+    text it is ("007" is not 7). Pickles are never loaded.
+
+    Parameters
+    ----------
+    folder : str or path
+        The folder.
+
+    Returns
+    -------
+    Bundle
+        Named after the folder.
+
+    Raises
+    ------
+    InputError
+        If a file is missing, there twice, or cannot be read, or its content is not allowed; rows
+        are counted from 0, without the header.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from bayes_ecc import load_bundle, save_bundle, simulate
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     folder = save_bundle(simulate(n_queries=20, rng=0).bundle(), f"{place}/votes")
+    ...     load_bundle(folder)
+    Bundle('votes': 20 queries, 8 models, 140 comparisons, embeddings of 32 dimensions)
+    """
+    path = _folder(folder)
+    if not path.is_dir():
+        raise InputError(f"{path} is {'not a folder' if path.exists() else 'not there'}.")
+    try:
+        names = sorted(entry.name for entry in path.iterdir())
+    except OSError as error:
+        raise InputError(f"{path} cannot be listed: {error}.") from None
+    tables, sources = {}, {}
+    for table in TABLES:
+        files = [path / f"{table}.{kind}" for kind in FORMATS if f"{table}.{kind}" in names]
+        if len(files) > 1:
+            raise InputError(
+                f"{path} holds both {files[0].name} and {files[1].name}; keep the one that counts."
+            )
+        if files:
+            tables[table], sources[table] = read_table(files[0]), str(files[0])
+    there = f"the folder holds {', '.join(names[:10]) or 'nothing'}{' ...' * (len(names) > 10)}"
+    if "queries" not in tables:
+        raise InputError(f"{path} lacks queries.parquet or queries.csv; {there}.")
+    if not {"scores", "comparisons"} & set(tables):
+        raise InputError(
+            f"{path} lacks scores.parquet or scores.csv, or comparisons.parquet or "
+            f"comparisons.csv; {there}."
+        )
+    embeddings = None
+    if EMBEDDINGS in names:
+        sources["embeddings"] = str(path / EMBEDDINGS)
+        embeddings = read_array(path / EMBEDDINGS)
+    read = {Path(source).name for source in sources.values()}
+    unread = [n for n in names if n not in read and n.split(".")[0] in (*TABLES, "embeddings")]
+    if unread:
+        warnings.warn(
+            f"{path} holds {', '.join(unread)}, which is not read: tables are .parquet or .csv "
+            f"files, embeddings {EMBEDDINGS}; convert it, or rename it if it is not meant.",
+            DataWarning,
+            stacklevel=2,
+        )
+    return Bundle(path.resolve().name, **tables, embeddings=embeddings, sources=sources)
+
+
+def save_bundle(
+    bundle: Bundle,
+    folder: str | os.PathLike[str],
+    format: TableFormat = "parquet",  # noqa: A002 - the word pandas users know
+) -> Path:
+    """Write a bundle to a folder, from which `load_bundle` reads it.
+
+    CSV keeps less than parquet does: identifiers and labels come back as text, an empty text as a
+    missing value.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        What to write.
+    folder : str or path
+        Made where it is not there; it must not hold a bundle already.
+    format : {"parquet", "csv"}
+        How to write the tables; embeddings are always `embeddings.npy`.
+
+    Returns
+    -------
+    pathlib.Path
+        The folder.
+
+    Raises
+    ------
+    InputError
+        If the format is unknown, the folder holds a bundle's files, or something cannot be written
+        (a column of lists as CSV, say); nothing is left behind then.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from bayes_ecc import save_bundle, simulate
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     folder = save_bundle(simulate(n_queries=20, rng=0).bundle(), place, format="csv")
+    ...     sorted(path.name for path in folder.iterdir())
+    ['comparisons.csv', 'embeddings.npy', 'queries.csv']
+    """
+    if format not in FORMATS:
+        raise InputError(f"format={format!r}: allowed are {', '.join(FORMATS)}.")
+    path = _folder(folder)
+    files = [EMBEDDINGS, *(f"{table}.{kind}" for table in TABLES for kind in FORMATS)]
+    present = [name for name in files if (path / name).exists()]
+    if present:
+        raise InputError(
+            f"{path} holds {', '.join(present)} already; give another folder, or remove them."
+        )
+    written: list[Path] = []
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        for table in TABLES:
+            frame = getattr(bundle, table)
+            if frame is None:
+                continue
+            written.append(path / f"{table}.{format}")
+            if format == "csv":
+                refuse_nested(frame, written[-1])
+                frame.to_csv(written[-1], index=False, encoding="utf-8")
+            else:
+                frame.to_parquet(written[-1], index=False)
+        if bundle.embeddings is not None:
+            written.append(path / EMBEDDINGS)
+            np.save(written[-1], bundle.embeddings, allow_pickle=False)
+    # InputError is a ValueError: of whatever kind, a failure leaves no half of a bundle behind
+    except (ValueError, TypeError, NotImplementedError, OSError, pa.ArrowException) as error:
+        for file in written:
+            file.unlink(missing_ok=True)
+        if isinstance(error, InputError):
+            raise
+        where = written[-1] if written else path
+        raise InputError(f"{where} cannot be written: {error}.") from error
+    return path
+
+
+def _folder(folder: Any) -> Path:
+    try:
+        return Path(folder)
+    except TypeError:
+        raise InputError(f"folder={folder!r}: give the path of a bundle's folder.") from None
