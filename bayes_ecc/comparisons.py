@@ -437,8 +437,8 @@ class Comparisons:
         --------
         >>> from bayes_ecc import Comparisons
         >>> data = Comparisons.from_arrays([0], [0], [1], [1], queries=["q"], models=["a", "b"])
-        >>> data.to_frame().iloc[0].tolist()
-        ['q', 'a', 'b', 1.0, 1.0]
+        >>> data.to_frame().to_dict("list")
+        {'query_id': ['q'], 'model_a': ['a'], 'model_b': ['b'], 'outcome': [1.0], 'weight': [1.0]}
         """
         return pd.DataFrame(
             {
