@@ -51,7 +51,7 @@ class GainInterval(NamedTuple):
 
     Examples
     --------
-    >>> from bayes_ecc import GainInterval
+    >>> from bayes_ecc.metrics import GainInterval
     >>> GainInterval(mean=31.4, low=29.1, high=33.8, sd=1.4, prob=0.89, kind="eti").high
     33.8
     """
@@ -328,7 +328,7 @@ def reliability_bins(
     1  0.5   1.0     2.0        0.7       0.5
     """
     p = _checked(probability, comparisons, "probability")
-    _check_count(n_bins, "n_bins", least=1)
+    check_count("n_bins", n_bins, least=1)
     edges = np.linspace(0.0, 1.0, n_bins + 1)
     bins = np.minimum(np.searchsorted(edges, p, side="right") - 1, n_bins - 1)
     weight = np.bincount(bins, comparisons.weight, n_bins)
@@ -439,7 +439,7 @@ def _baseline_losses(baseline: ArrayLike, comparisons: Comparisons, average: Ave
     return losses
 
 
-def _check_count(value: object, name: str, *, least: int) -> None:
+def check_count(name: str, value: object, *, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise InputError(f"{name}={value!r}: give an integer of {least} or more.")
 
@@ -460,7 +460,7 @@ def _bootstrap(
         raise InputError(f"kind={kind!r}: allowed are 'eti' and 'hdi'.")
     if not isinstance(prob, int | float | np.number) or not 0 < prob < 1:
         raise InputError(f"prob={prob!r}: give a probability between 0 and 1.")
-    _check_count(n_resamples, "n_resamples", least=2)
+    check_count("n_resamples", n_resamples, least=2)
     if len(base) < 2:
         raise InputError("One query alone has comparisons; resampling queries needs at least two.")
     worst_a, worst_b = loss_a.max(), loss_b.max()
