@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.special import expit
 from sklearn.metrics import log_loss
 
 from bayes_ecc.comparisons import Comparisons
@@ -155,6 +156,31 @@ def test_gain_by_hand():
     assert ranking_quality_gain([0.8, 0.2], [0.5, 0.5], data) == pytest.approx(expected)
     assert ranking_quality_gain([0.5, 0.5], [0.5, 0.5], data) == 0.0
     assert ranking_quality_gain([0.2, 0.8], [0.5, 0.5], data) < 0
+
+
+@pytest.mark.parametrize("case", ["ecc_k6", "ecc_k10", "comp_k6"])
+def test_loss_and_gain_are_the_public_reference_codes(shared_parity, case):
+    with np.load(shared_parity / f"{case}.npz") as reference:
+        saved = {name: reference[name] for name in reference.files}
+    n_models = int(saved["n_models"])
+    data = Comparisons.from_arrays(
+        saved["query"],
+        saved["first"],
+        saved["second"],
+        saved["second_won"],
+        queries=range(len(saved["embeddings"])),
+        models=[f"m{i}" for i in range(n_models)],
+    )
+    _, scored = data.take(saved["test_queries"]).take_probes(1)
+    global_strengths, strengths = saved["global_strengths"], saved["strengths"]
+    base = expit(global_strengths[scored.second] - global_strengths[scored.first])
+    by_cluster = expit(strengths[:, scored.second] - strengths[:, scored.first])
+    p = (saved["test_responsibilities"][scored.query] * by_cluster.T).sum(axis=1)
+    assert bt_loss(base, scored) == pytest.approx(float(saved["loss_global"]), abs=1e-6)
+    assert bt_loss(p, scored) == pytest.approx(float(saved["loss_probe_and_embedding"]), abs=1e-6)
+    assert ranking_quality_gain(p, base, scored) == pytest.approx(
+        100 * float(saved["gain"]), abs=1e-4
+    )
 
 
 # ---------------------------------------------------------------- intervals
