@@ -2,6 +2,7 @@
 
 from importlib.metadata import version
 
+from bayes_ecc.baselines import LabelBradleyTerry
 from bayes_ecc.bradley_terry import BradleyTerry
 from bayes_ecc.bundle import Bundle, load_bundle, save_bundle
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
@@ -22,6 +23,7 @@ from bayes_ecc.inference import (
     predict_win_probability,
 )
 from bayes_ecc.metrics import (
+    GainInterval,
     bt_loss,
     expected_calibration_error,
     gain_difference_interval,
@@ -43,7 +45,9 @@ __all__ = [
     "Comparisons",
     "ConvergenceWarning",
     "DataWarning",
+    "GainInterval",
     "InputError",
+    "LabelBradleyTerry",
     "NotFittedError",
     "OutcomeCounts",
     "SearchResult",

@@ -23,7 +23,8 @@ from bayes_ecc.errors import ConvergenceWarning, InputError
 from bayes_ecc.inference import PosteriorPredictions, log_evidence, softmax_rows
 from bayes_ecc.posterior import make_posterior
 from bayes_ecc.random import RandomState, as_generator
-from bayes_ecc.selection import evaluate_on_splits, inner_splits, search
+from bayes_ecc.selection import search
+from bayes_ecc.validation import evaluate_on_splits, inner_splits
 
 type FloatArray = NDArray[np.floating[Any]]
 type Evidence = Literal["both", "embedding", "comparisons"]
@@ -345,7 +346,7 @@ class ECC(PosteriorPredictions, BaseEstimator):
         tol = check_not_negative("tol", self.tol)
         centroid_tol = check_not_negative("centroid_tol", self.centroid_tol)
         given = None
-        if not (isinstance(self.init, str) and self.init == "dirichlet"):
+        if not _is_dirichlet(self.init):
             given = read_start(self.init, len(data.embeddings), n_clusters)
             n_init = 1
         best: tuple[State, list[float], bool] | None = None
@@ -388,7 +389,12 @@ class ECC(PosteriorPredictions, BaseEstimator):
                     "give a number."
                 )
             start["n_clusters"] = grid["n_clusters"][-1]
-        candidate = clone(self).set_params(**start, init="dirichlet", n_init=1)
+        if not _is_dirichlet(self.init):
+            raise InputError(
+                "init holds responsibilities of all queries and cannot start fits on some of them, "
+                f"which {chosen[0]}='auto' needs; give numbers, or init='dirichlet'."
+            )
+        candidate = clone(self).set_params(**start, n_init=1)
         splits = inner_splits(comparisons, _AUTO_SPLITS, rng=rng)
         self.selection_ = search(
             evaluate_on_splits(candidate, embeddings, splits),
@@ -481,6 +487,10 @@ def check_not_negative(name: str, value: Any) -> float:
     if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and value == 0:
         return 0.0
     return check_positive(name, value)
+
+
+def _is_dirichlet(init: Any) -> bool:
+    return isinstance(init, str) and init == "dirichlet"
 
 
 def _is_auto(value: Any) -> bool:

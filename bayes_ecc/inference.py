@@ -389,4 +389,4 @@ def _labels(queries: pd.Index) -> NDArray[Any]:
 
 
 def _clusters(posterior: xr.DataTree) -> NDArray[Any]:
-    return posterior["posterior"]["cluster"].values
+    return posterior.children["posterior"].coords["cluster"].values

@@ -82,7 +82,7 @@ class Atoms:
 
     def used(self) -> Iterator[tuple[int, float]]:
         """Iterate over the positions and shares of the atoms that carry weight."""
-        return ((s, float(self.share[s])) for s in np.flatnonzero(self.share))
+        return ((s, float(share)) for s, share in enumerate(self.share) if share > 0)
 
 
 def make_posterior(
@@ -223,8 +223,8 @@ def atoms(posterior: xr.DataTree) -> Atoms:
             raise InputError(
                 f"The posterior lacks {group}/{missing[0]}; pass the posterior_ of a fit, whole."
             )
-    draws = posterior["posterior"].to_dataset(inherit=False)
-    constant = posterior["constant_data"].to_dataset(inherit=False)
+    draws = posterior.children["posterior"].to_dataset(inherit=False)
+    constant = posterior.children["constant_data"].to_dataset(inherit=False)
     values = {name: draws[name].transpose(*dims).values for name, dims in _DIMS.items()}
     n_chains, n_draws = values["weights"].shape[:2]
     flat = {

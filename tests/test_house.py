@@ -32,6 +32,7 @@ ROOMS = [
     "datasets",
     "embeddings",
     "bradley_terry",
+    "baselines",
     "posterior",
     "inference",
     "metrics",
