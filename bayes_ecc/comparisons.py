@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from decimal import Decimal
+from numbers import Real
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, cast
 
@@ -155,6 +157,11 @@ class Comparisons:
         object.__setattr__(self, "ordered", bool(self.ordered))
         object.__setattr__(self, "dropped", MappingProxyType(dict(self.dropped)))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # a mapping proxy can't be pickled, and what comes back must be locked again
+        values = [getattr(self, column.name) for column in fields(self)]
+        return type(self), (*values[:-1], dict(self.dropped))
+
     # ---------------------------------------------------------------- constructors
 
     @classmethod
@@ -202,13 +209,14 @@ class Comparisons:
         ... )
         Comparisons(2 comparisons, 2 queries, 2 models, ordered, 0 ties)
         """
-        ones = np.ones(np.shape(outcome)) if weight is None else weight
+        if weight is None:
+            weight = np.ones(len(_numbers(outcome, "outcome")))
         return cls(
             query=cast("IntArray", query),
             first=cast("IntArray", first),
             second=cast("IntArray", second),
             outcome=cast("FloatArray", outcome),
-            weight=cast("FloatArray", ones),
+            weight=cast("FloatArray", weight),
             queries=cast("pd.Index", queries),
             models=cast("pd.Index", models),
             ordered=ordered,
@@ -267,6 +275,9 @@ class Comparisons:
                 f"{', '.join(map(str, frame.columns))}. Rename columns to query_id, model_a, "
                 "model_b and winner (or outcome)."
             )
+        for name in (*needed, "winner", "outcome", "weight"):
+            if (frame.columns == name).sum() > 1:
+                raise InputError(f"The table has the column {name} more than once; keep one.")
         for name in needed:
             _refuse_rows(
                 frame[name].isna().to_numpy(),
@@ -281,7 +292,9 @@ class Comparisons:
             models = sorted(set(names))
         first, model_index = _encode(frame["model_a"], models, "model_a")
         second, _ = _encode(frame["model_b"], model_index, "model_b")
-        weight = frame["weight"].to_numpy() if "weight" in frame.columns else np.ones(len(frame))
+        weight: FloatArray = np.ones(len(frame))
+        if "weight" in frame.columns:
+            weight = _numbers(frame["weight"], "weight")
         return cls(
             query=query,
             first=first,
@@ -348,10 +361,9 @@ class Comparisons:
         """
         if ties not in ("drop", "keep"):
             raise InputError(f"ties={ties!r}: allowed are 'drop' and 'keep'.")
-        if per_query is not None and per_query < 1:
-            raise InputError(f"per_query={per_query}: give a positive number, or None for all.")
-        if min_per_query < 1:
-            raise InputError(f"min_per_query={min_per_query}: give 1 or more.")
+        if per_query is not None:
+            _check_count(per_query, "per_query", 1, ", or None for all")
+        _check_count(min_per_query, "min_per_query", 1)
         ids, names, values = _score_values(scores)
         generator = as_generator(rng)
         left, right = np.triu_indices(len(names), k=1)
@@ -559,7 +571,7 @@ class Comparisons:
         >>> data.select(["q2", "q1"]).query.tolist()
         [1, 0]
         """
-        wanted = list(ids)
+        wanted = _listed(ids, "ids")
         positions = self.queries.get_indexer(pd.Index(wanted, dtype=object))
         if (positions < 0).any():
             unknown = wanted[int(np.argmax(positions < 0))]
@@ -595,7 +607,7 @@ class Comparisons:
         >>> train.n_queries, test.n_queries
         (80, 20)
         """
-        if not 0 < test_size < 1:
+        if not isinstance(test_size, Real) or not 0 < test_size < 1:
             raise InputError(f"test_size={test_size!r}: give a share between 0 and 1.")
         n_test = round(test_size * self.n_queries)
         if not 0 < n_test < self.n_queries:
@@ -627,7 +639,7 @@ class Comparisons:
         Raises
         ------
         InputError
-            If `n` is negative.
+            If `n` is negative or not a whole number.
 
         Examples
         --------
@@ -636,8 +648,7 @@ class Comparisons:
         >>> len(probes), len(rest)
         (50, 300)
         """
-        if n < 0:
-            raise InputError(f"n={n}: give the number of probes a query, 0 or more.")
+        _check_count(n, "n", 0)
         order = np.arange(len(self)) if rng is None else as_generator(rng).permutation(len(self))
         order = order[np.argsort(self.query[order], kind="stable")]
         start = np.searchsorted(self.query[order], np.arange(self.n_queries))
@@ -703,12 +714,13 @@ class Comparisons:
         >>> simulate(n_models=5, rng=0).comparisons.drop_models(["llm_0"]).n_models
         4
         """
+        names = _listed(names, "names")
         unknown = [name for name in names if name not in self.models]
         if unknown:
             raise InputError(
                 f"There is no model {unknown[0]!r}; the models are {', '.join(self.models)}."
             )
-        keep = ~self.models.isin(list(names))
+        keep = ~self.models.isin(names)
         rows = keep[self.first] & keep[self.second]
         dropped = dict(self.dropped)
         dropped["of_dropped_models"] = dropped.get("of_dropped_models", 0) + int((~rows).sum())
@@ -777,7 +789,8 @@ class Comparisons:
 
 def _locked(values: NDArray[Any]) -> NDArray[Any]:
     """Make a read-only array of our own; what the caller holds stays writable."""
-    if values.flags.writeable:
+    # a read-only view may show memory that somebody else can write to
+    if values.flags.writeable or values.base is not None:
         values = values.copy()
         values.flags.writeable = False
     return values
@@ -787,6 +800,8 @@ def _identifiers(values: Any, name: str) -> pd.Index:
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InputError(f"{name} must be a list of identifiers, not {values!r}.")
     index = values if isinstance(values, pd.Index) else pd.Index(list(values))
+    if isinstance(index, pd.MultiIndex):
+        raise InputError(f"{name} must be strings, not tuples; join each into one string.")
     if len(index) == 0:
         raise InputError(f"{name} is empty; give at least one identifier.")
     if index.hasnans:
@@ -813,10 +828,29 @@ def _check_names(values: Iterable[Any]) -> None:
             raise InputError(
                 f"models holds {value!r} of type {type(value).__name__}; model names are strings."
             )
+        if not value.strip():
+            raise InputError(f"models holds the blank name {value!r}; every model needs a name.")
+
+
+def _listed(values: Any, name: str) -> list[Any]:
+    """List names or identifiers; refuse one string, whose letters would be taken for names."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InputError(f"{name}={values!r}: give a list, even of one.")
+    listed = list(values)
+    for value in listed:
+        if isinstance(value, (list, dict, set, np.ndarray)):
+            raise InputError(f"{name} holds {value!r}; give a flat list.")
+    return listed
+
+
+def _check_count(value: Any, name: str, minimum: int, alternative: str = "") -> None:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < minimum:
+        raise InputError(f"{name}={value!r}: give a whole number, {minimum} or more{alternative}.")
 
 
 def _codes(values: Any, name: str, limit: int, what: str) -> IntArray:
-    codes = np.asarray(values)
+    codes = _array(values, name)
     if codes.ndim != 1 or (codes.dtype.kind not in "iu" and codes.size):
         raise InputError(
             f"{name} must be a one-dimensional array of integer codes into {what}, not "
@@ -831,14 +865,33 @@ def _codes(values: Any, name: str, limit: int, what: str) -> IntArray:
     return codes.astype(np.intp, copy=False)
 
 
-def _numbers(values: Any, name: str) -> FloatArray:
+def _array(values: Any, name: str) -> NDArray[Any]:
     try:
-        numbers = np.asarray(values, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be numbers: {error}.") from None
+        return np.asarray(values)
+    except ValueError:
+        raise InputError(f"{name} is ragged; give one value a row.") from None
+
+
+def _numbers(values: Any, name: str) -> FloatArray:
+    if isinstance(values, pd.Series) and _is_real(values.dtype):
+        values = values.to_numpy(dtype=float, na_value=np.nan)
+    numbers = _array(values, name)
     if numbers.ndim != 1:
         raise InputError(f"{name} must be one-dimensional, not {numbers.ndim}-dimensional.")
-    return numbers
+    if numbers.dtype == object:
+        _refuse_rows(
+            np.array([not (v is None or isinstance(v, (Real, Decimal))) for v in numbers], bool),
+            name,
+            lambda row: repr(numbers[row]),
+            "give a number, not text",
+        )
+    elif numbers.dtype.kind not in "biuf":
+        raise InputError(f"{name} must be numbers, not {numbers.dtype}; convert it first.")
+    return numbers.astype(float, copy=False)
+
+
+def _is_real(dtype: Any) -> bool:
+    return pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype)
 
 
 def _refuse_rows(bad: NDArray[np.bool_], name: str, found: Any, remedy: str) -> None:
@@ -855,6 +908,13 @@ def _refuse_rows(bad: NDArray[np.bool_], name: str, found: Any, remedy: str) -> 
 def _encode(
     column: pd.Series, vocabulary: Iterable[Hashable] | None, name: str
 ) -> tuple[IntArray, pd.Index]:
+    if column.dtype == object:
+        _refuse_rows(
+            np.array([not isinstance(value, (str, int, np.integer)) for value in column], bool),
+            name,
+            lambda row: repr(column.iloc[row]),
+            "allowed are strings" + ("" if name.startswith("model") else " or whole numbers"),
+        )
     if vocabulary is None:
         codes, uniques = pd.factorize(column.astype(object))
         return codes, pd.Index(list(uniques))
@@ -874,9 +934,10 @@ def _outcomes(frame: pd.DataFrame) -> FloatArray:
     if "winner" in frame.columns and "outcome" in frame.columns:
         raise InputError("The table has both winner and outcome; keep the one that counts.")
     if "outcome" in frame.columns:
-        return _numbers(frame["outcome"].to_numpy(), "outcome")
+        return _numbers(frame["outcome"], "outcome")
     winner = frame["winner"].astype(object)
-    outcome = winner.map(dict(WINNERS)).to_numpy(dtype=float)
+    named = [WINNERS.get(value) if isinstance(value, str) else None for value in winner]
+    outcome = np.array(named, dtype=float)
     _refuse_rows(
         np.isnan(outcome),
         "winner",
@@ -894,7 +955,7 @@ def _score_values(scores: pd.DataFrame) -> tuple[pd.Index, pd.Index, FloatArray]
     if len(names) < 2:
         raise InputError("The score table has one model; comparisons need at least two columns.")
     for name, column in table.items():
-        if not pd.api.types.is_numeric_dtype(column.dtype):
+        if not _is_real(column.dtype):
             raise InputError(
                 f"The column {name!r} of the score table holds {column.dtype}, not numbers; "
                 "convert it or leave it out."
