@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 
-from bayes_ecc.bradley_terry import PairLayout, check_comparisons, check_positive, fit_strengths
+from bayes_ecc.bradley_terry import PairLayout, check_comparisons, fit_strengths
+from bayes_ecc.checks import check_positive
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError, NotFittedError
 

@@ -13,6 +13,7 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 
+from bayes_ecc.checks import check_positive
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.errors import ConvergenceWarning, DataWarning, InputError, NotFittedError
 
@@ -350,15 +351,6 @@ def check_comparisons(comparisons: Comparisons) -> None:
         raise InputError(
             "All comparisons are ties, so nothing tells the models apart; add decisive ones."
         )
-
-
-def check_positive(name: str, value: Any) -> float:
-    """Give a setting as a positive finite float, or refuse it."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise InputError(f"{name}={value!r}: give a positive number.")
-    if not (np.isfinite(value) and value > 0):
-        raise InputError(f"{name}={value!r}: give a positive, finite number.")
-    return float(value)
 
 
 def warn_of_open_contrasts(status: IntArray, models: pd.Index) -> None:

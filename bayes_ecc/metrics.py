@@ -15,6 +15,7 @@ from arviz_stats.visualization import eti, hdi
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlog1py, xlogy
 
+from bayes_ecc.checks import check_count
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError
 from bayes_ecc.random import RandomState, as_generator
@@ -437,11 +438,6 @@ def _baseline_losses(baseline: ArrayLike, comparisons: Comparisons, average: Ave
             "use a baseline whose probabilities are not exactly 0 and 1."
         )
     return losses
-
-
-def check_count(name: str, value: object, *, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InputError(f"{name}={value!r}: give an integer of {least} or more.")
 
 
 def _bootstrap(

@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from tqdm.auto import tqdm
 
+from bayes_ecc.checks import check_count
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import ConvergenceWarning, DataWarning, InputError, NotFittedError
-from bayes_ecc.metrics import check_count
 from bayes_ecc.random import RandomState
 from bayes_ecc.validation import evaluate_on_splits, inner_splits
 

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
+from bayes_ecc.checks import check_count
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError
-from bayes_ecc.metrics import Average, bt_loss, check_count
+from bayes_ecc.metrics import Average, bt_loss
 from bayes_ecc.random import RandomState, as_generator
 
 __all__ = [

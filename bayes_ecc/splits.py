@@ -1,0 +1,222 @@
+"""Splits of a bundle: what is fitted on, what is known of test queries, what is predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bayes_ecc.bundle import Bundle
+from bayes_ecc.comparisons import Comparisons
+from bayes_ecc.errors import InputError
+
+type FloatArray = NDArray[np.floating[Any]]
+type Signal = Literal["embedding", "probe", "embedding+probe"]
+
+SIGNALS: tuple[Signal, ...] = ("embedding", "probe", "embedding+probe")
+FROZEN_COLUMNS = ("query_id", "model_a", "model_b", "winner", "split", "probe")
+
+
+class Split(NamedTuple):
+    """One split of a bundle: what is fitted on, what is known of test queries, what is predicted.
+
+    Attributes
+    ----------
+    seed : int
+        The split's number; fits draw from it too.
+    train : Comparisons
+    probes, scored : Comparisons
+        Of the test queries, over the same queries in the same order.
+    train_embeddings, test_embeddings : ndarray
+        Rows in the order of `train.queries` and `scored.queries`.
+
+    Examples
+    --------
+    >>> from bayes_ecc import simulate
+    >>> from bayes_ecc.splits import draw_split
+    >>> split = draw_split(simulate(n_queries=100, rng=0).bundle(), seed=0)
+    >>> split.train.n_queries, split.scored.n_queries, len(split.probes)
+    (80, 20, 20)
+    """
+
+    seed: int
+    train: Comparisons
+    probes: Comparisons
+    scored: Comparisons
+    train_embeddings: FloatArray
+    test_embeddings: FloatArray
+
+
+def draw_split(
+    bundle: Bundle,
+    *,
+    seed: int = 0,
+    per_query: int = 7,
+    test_size: float = 0.2,
+    n_probes: int = 1,
+    exclude_models: Sequence[str] = (),
+) -> Split:
+    """Draw comparisons, split the queries and set the first comparisons apart as probes.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        With scores or comparisons, and embeddings.
+    seed : int
+        Decides every draw.
+    per_query : int
+        Comparisons a query, drawn from a score table; a comparison table is taken whole.
+    test_size : float
+        Share of the queries that is tested on.
+    n_probes : int
+        Probes a test query.
+    exclude_models : sequence of str
+        Models to leave out.
+
+    Returns
+    -------
+    Split
+
+    Raises
+    ------
+    InputError
+        If the bundle cannot be used so.
+
+    Examples
+    --------
+    >>> from bayes_ecc import simulate
+    >>> from bayes_ecc.splits import draw_split
+    >>> len(draw_split(simulate(n_queries=100, rng=0).bundle(), n_probes=2).probes)
+    40
+    """
+    rng = np.random.default_rng(seed)
+    comparisons = bundle.draw_comparisons(
+        per_query=per_query, exclude_models=exclude_models, rng=rng
+    )
+    train, test = comparisons.split(test_size, rng=rng)
+    probes, scored = test.take_probes(n_probes)
+    return _split(bundle, seed, train, probes, scored)
+
+
+def frozen_split(
+    bundle: Bundle, path: str | Path, *, seed: int = 0, exclude_models: Sequence[str] = ()
+) -> Split:
+    """Read a split that was frozen in a file, so that nobody measures sampling noise.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        For embeddings and model names.
+    path : str or Path
+        A parquet file with the columns `query_id, model_a, model_b, winner, split, probe`; `split`
+        is "train" or "test", `probe` a bool.
+    seed : int
+        The split's number; fits draw from it.
+    exclude_models : sequence of str
+        Models to leave out.
+
+    Returns
+    -------
+    Split
+
+    Raises
+    ------
+    InputError
+        If the file is missing or not such a table, or a query is on both sides.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from bayes_ecc import simulate
+    >>> from bayes_ecc.splits import frozen_split
+    >>> bundle = simulate(n_queries=10, rng=0).bundle()
+    >>> table = bundle.comparisons.assign(
+    ...     winner=["model_b" if y else "model_a" for y in bundle.comparisons["outcome"]],
+    ...     split=["train"] * 56 + ["test"] * 14, probe=[False] * 56 + ([True] + [False] * 6) * 2,
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table.to_parquet(f"{folder}/seed_0.parquet")
+    ...     split = frozen_split(bundle, f"{folder}/seed_0.parquet")
+    >>> split.train.n_queries, len(split.probes), len(split.scored)
+    (8, 2, 12)
+    """
+    source = Path(path)
+    if not source.is_file():
+        raise InputError(f"{source} does not exist; --frozen needs one seed_S.parquet a seed.")
+    try:
+        table = pd.read_parquet(source)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{source} cannot be read as parquet: {error}.") from None
+    missing = [name for name in FROZEN_COLUMNS if name not in table.columns]
+    if missing:
+        raise InputError(
+            f"{source} lacks the column(s) {', '.join(missing)}; a frozen split has "
+            f"{', '.join(FROZEN_COLUMNS)}."
+        )
+    side = table["split"].astype(str).to_numpy()
+    known = np.isin(side, ("train", "test"))
+    if not known.all():
+        raise InputError(
+            f"{source}, row {int(np.argmin(known))}: split holds {side[np.argmin(known)]!r}; "
+            "allowed are train and test."
+        )
+    if table["probe"].dtype != bool:
+        raise InputError(f"{source}: probe holds {table['probe'].dtype}; it must hold bools.")
+    models = [name for name in bundle.models if name not in set(exclude_models)]
+    excluded = table["model_a"].isin(exclude_models) | table["model_b"].isin(exclude_models)
+    table, side = table[~excluded.to_numpy()], side[~excluded.to_numpy()]
+    rows = table[["query_id", "model_a", "model_b", "winner"]].reset_index(drop=True)
+    everything = Comparisons.from_frame(rows, models=models, ordered=False)
+    is_test_row = side == "test"
+    is_test = np.zeros(everything.n_queries, dtype=bool)
+    is_test[everything.query[is_test_row]] = True
+    both = is_test[everything.query] & ~is_test_row
+    if both.any():
+        name = everything.queries[everything.query[np.argmax(both)]]
+        raise InputError(f"{source}: query {name!r} is in train and in test; put it on one side.")
+    probe = table["probe"].to_numpy() & is_test_row
+    train = everything.take(~is_test)
+    probes = everything.rows(probe).take(is_test)
+    scored = everything.rows(is_test_row & ~probe).take(is_test)
+    if not (len(train) and len(scored)):
+        raise InputError(f"{source} leaves nothing to train on or nothing to score.")
+    return _split(bundle, seed, train, probes, scored)
+
+
+def _split(
+    bundle: Bundle, seed: int, train: Comparisons, probes: Comparisons, scored: Comparisons
+) -> Split:
+    if not len(scored):
+        raise InputError(
+            "No test comparison is left to score once the probes are set apart; take fewer probes "
+            "or more comparisons a query."
+        )
+    return Split(
+        seed=seed,
+        train=train,
+        probes=probes,
+        scored=scored,
+        train_embeddings=bundle.embeddings_for(train.queries),
+        test_embeddings=bundle.embeddings_for(scored.queries),
+    )
+
+
+def predict_signal(estimator: Any, split: Split, signal: Signal) -> FloatArray:
+    """Predict a split's scored comparisons from the embedding, the probe, or both.
+
+    Examples
+    --------
+    >>> from bayes_ecc import ECC, simulate
+    >>> from bayes_ecc.splits import draw_split, predict_signal
+    >>> split = draw_split(simulate(n_queries=100, rng=0).bundle())
+    >>> fit = ECC(n_clusters=3, rng=0).fit(split.train, split.train_embeddings)
+    >>> predict_signal(fit, split, "probe").shape == (len(split.scored),)
+    True
+    """
+    embeddings = split.test_embeddings if "embedding" in signal else None
+    probes = split.probes if "probe" in signal else None
+    return estimator.predict_win_probability(split.scored, embeddings=embeddings, probes=probes)
