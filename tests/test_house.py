@@ -34,7 +34,6 @@ ROOMS = [
     "embeddings",
     "bradley_terry",
     "baselines",
-    "baselines",
     "posterior",
     "inference",
     "metrics",
@@ -118,6 +117,7 @@ def run_python(code: str, folder: Path) -> str:
 
 def test_every_room_has_a_place() -> None:
     unknown = sorted({name.split(".")[1] for name in MODULES} - set(ROOMS))
+    assert len(ROOMS) == len(set(ROOMS))
     assert not unknown, f"add {', '.join(unknown)} to ROOMS, below what it imports"
 
 
