@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayes_ecc.bundle import Bundle
+from bayes_ecc.checks import check_count
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError
 
@@ -59,8 +60,12 @@ def draw_split(
     test_size: float = 0.2,
     n_probes: int = 1,
     exclude_models: Sequence[str] = (),
+    source: Literal["scores", "comparisons"] | None = None,
 ) -> Split:
-    """Draw comparisons, split the queries and set the first comparisons apart as probes.
+    """Draw comparisons, split the queries and set the test queries' probes apart.
+
+    Of comparisons drawn from a score table the first drawn are the probes. A comparison table may
+    be sorted by anything, so probes are drawn from it at random.
 
     Parameters
     ----------
@@ -76,6 +81,8 @@ def draw_split(
         Probes a test query.
     exclude_models : sequence of str
         Models to leave out.
+    source : {"scores", "comparisons"}, optional
+        Which table to use; needed where the bundle has both.
 
     Returns
     -------
@@ -93,12 +100,13 @@ def draw_split(
     >>> len(draw_split(simulate(n_queries=100, rng=0).bundle(), n_probes=2).probes)
     40
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(check_count("seed", seed, least=0))
     comparisons = bundle.draw_comparisons(
-        per_query=per_query, exclude_models=exclude_models, rng=rng
+        per_query=per_query, exclude_models=exclude_models, rng=rng, source=source
     )
     train, test = comparisons.split(test_size, rng=rng)
-    probes, scored = test.take_probes(n_probes)
+    from_table = bundle.scores is None or source == "comparisons"
+    probes, scored = test.take_probes(n_probes, rng=rng if from_table else None)
     return _split(bundle, seed, train, probes, scored)
 
 
@@ -107,10 +115,12 @@ def frozen_split(
 ) -> Split:
     """Read a split that was frozen in a file, so that nobody measures sampling noise.
 
+    Models that the file does not name take no part.
+
     Parameters
     ----------
     bundle : Bundle
-        For embeddings and model names.
+        For embeddings and the order of the models.
     path : str or Path
         A parquet file with the columns `query_id, model_a, model_b, winner, split, probe`; `split`
         is "train" or "test", `probe` a bool.
@@ -126,7 +136,8 @@ def frozen_split(
     Raises
     ------
     InputError
-        If the file is missing or not such a table, or a query is on both sides.
+        If the file is missing or not such a table, names a query or model that the bundle does not
+        have, or has a query on both sides.
 
     Examples
     --------
@@ -144,6 +155,8 @@ def frozen_split(
     >>> split.train.n_queries, len(split.probes), len(split.scored)
     (8, 2, 12)
     """
+    check_count("seed", seed, least=0)
+    excluded = _known_models(bundle, exclude_models)
     source = Path(path)
     if not source.is_file():
         raise InputError(f"{source} does not exist; --frozen needs one seed_S.parquet a seed.")
@@ -166,11 +179,22 @@ def frozen_split(
         )
     if table["probe"].dtype != bool:
         raise InputError(f"{source}: probe holds {table['probe'].dtype}; it must hold bools.")
-    models = [name for name in bundle.models if name not in set(exclude_models)]
-    excluded = table["model_a"].isin(exclude_models) | table["model_b"].isin(exclude_models)
-    table, side = table[~excluded.to_numpy()], side[~excluded.to_numpy()]
-    rows = table[["query_id", "model_a", "model_b", "winner"]].reset_index(drop=True)
-    everything = Comparisons.from_frame(rows, models=models, ordered=False)
+    kept = ~(table["model_a"].isin(excluded) | table["model_b"].isin(excluded)).to_numpy()
+    table, side = table[kept].reset_index(drop=True), side[kept]
+    named = set(table["model_a"]) | set(table["model_b"])
+    models = [name for name in bundle.models if name in named]
+    try:
+        everything = Comparisons.from_frame(
+            table[["query_id", "model_a", "model_b", "winner"]], models=models, ordered=False
+        )
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+    unknown = ~everything.queries.isin(bundle.query_ids)
+    if unknown.any():
+        raise InputError(
+            f"{source}: query {everything.queries[unknown][0]!r} is not in the bundle "
+            f"{bundle.name!r}; evaluate the bundle that the file was frozen from."
+        )
     is_test_row = side == "test"
     is_test = np.zeros(everything.n_queries, dtype=bool)
     is_test[everything.query[is_test_row]] = True
@@ -185,6 +209,18 @@ def frozen_split(
     if not (len(train) and len(scored)):
         raise InputError(f"{source} leaves nothing to train on or nothing to score.")
     return _split(bundle, seed, train, probes, scored)
+
+
+def _known_models(bundle: Bundle, names: Sequence[str]) -> list[str]:
+    """Give the models to leave out as a list, all of them the bundle's."""
+    listed = [names] if isinstance(names, str) else list(names)
+    unknown = [name for name in listed if name not in bundle.models]
+    if unknown:
+        raise InputError(
+            f"exclude_models names {unknown[0]!r}, which the bundle {bundle.name!r} does not have; "
+            f"its models are {', '.join(bundle.models)}."
+        )
+    return listed
 
 
 def _split(
