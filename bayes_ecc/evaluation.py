@@ -16,6 +16,7 @@ from importlib import metadata
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from arviz_base import rcParams
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
@@ -70,6 +71,7 @@ class Fitted(NamedTuple):
     predict: Callable[[Signal], FloatArray]
     n_iter: int | None = None
     settings: Mapping[str, Any] = {}
+    estimator: Any = None
 
 
 # -------------------------------------------------------------------- methods
@@ -127,6 +129,7 @@ def _fit_ecc(task: Task, method: str, **changed: Any) -> Fitted:
         predict=lambda signal: predict_signal(estimator, split, signal),
         n_iter=estimator.n_iter_,
         settings=estimator.settings_,
+        estimator=estimator,
     )
 
 
@@ -157,11 +160,9 @@ def check_method(name: str, bundle: Bundle) -> tuple[str, str]:
     >>> check_method("labels:topic", simulate(n_queries=20, rng=0).bundle())
     ('labels', 'topic')
     """
-    kind, _, detail = name.partition(":")
-    fine = kind in METHODS and (
-        (kind == "labels" and detail) or not detail or (kind == "ecc" and detail == "auto")
-    )
-    if not fine or (kind == "labels" and not detail):
+    kind, colon, detail = name.partition(":")
+    fine = {"labels": detail != "", "ecc": not colon or detail == "auto"}.get(kind, not colon)
+    if kind not in METHODS or not fine:
         raise InputError(
             f"There is no method {name!r}; there are global, labels:COLUMN, embedding, "
             "comparisons, ecc and ecc:auto."
@@ -169,6 +170,30 @@ def check_method(name: str, bundle: Bundle) -> tuple[str, str]:
     if kind == "labels":
         bundle.labels(detail)
     return kind, detail
+
+
+def fit_method(
+    name: str, split: Split, bundle: Bundle, settings: EvaluationSettings | None = None
+) -> Fitted:
+    """Fit one method on the training side of a split.
+
+    Raises
+    ------
+    InputError
+        If the method is unknown or cannot be fitted.
+
+    Examples
+    --------
+    >>> from bayes_ecc import simulate
+    >>> from bayes_ecc.evaluation import fit_method
+    >>> from bayes_ecc.splits import draw_split
+    >>> bundle = simulate(n_queries=100, rng=0).bundle()
+    >>> split = draw_split(bundle)
+    >>> fit_method("labels:topic", split, bundle).predict("probe").shape == (len(split.scored),)
+    True
+    """
+    kind, detail = check_method(name, bundle)
+    return METHODS[kind](Task(split, bundle, settings or EvaluationSettings(), detail))
 
 
 def _global_probability(split: Split) -> FloatArray:
@@ -224,10 +249,11 @@ def evaluate(
     Returns
     -------
     dict
-        Ready for JSON. `protocol`: settings, counts, versions. `global`: mean `loss` and `ece` of
-        the baseline. `methods`: for each name and signal `gain` (mean, sd, per_seed; percent),
-        `gain_interval` (mean over seeds of each split's bootstrap bounds), `gain_per_query`,
-        `loss`, `loss_per_query`, `ece`; and `seconds`, `n_iter` and the `settings` used.
+        Ready for JSON. `protocol`: settings, counts, versions, kind of interval. `global`: mean
+        `loss` and `ece` of the baseline. `methods`: for each name and signal `gain` (mean, sd,
+        per_seed; percent), `gain_interval` (mean over seeds of each split's bootstrap bounds),
+        `gain_per_query`, `loss`, `loss_per_query`, `ece`; and `seconds` (of a fit with its
+        predictions), `n_iter` and the `settings` used.
 
     Raises
     ------
@@ -246,8 +272,11 @@ def evaluate(
     True
     """
     chosen = settings or EvaluationSettings()
-    named = {name: check_method(name, bundle) for name in methods}
-    tallies = {name: _Tally() for name in named}
+    if isinstance(methods, str) or not methods:
+        raise InputError(f"methods={methods!r}: give a list of one method or more.")
+    for name in methods:
+        check_method(name, bundle)
+    tallies = {name: _Tally() for name in methods}
     counts, losses, calibration = [], [], []
     with tqdm(desc="evaluate", unit="fit", disable=not progress, leave=False) as bar:
         for split in splits:
@@ -255,14 +284,14 @@ def evaluate(
             losses.append(bt_loss(baseline, split.scored))
             calibration.append(expected_calibration_error(baseline, split.scored))
             counts.append(_counts(split))
-            for name, (kind, detail) in named.items():
+            for name, tally in tallies.items():
                 bar.set_postfix_str(f"seed {split.seed}, {name}")
                 began = time.perf_counter()
-                fitted = METHODS[kind](Task(split, bundle, chosen, detail))
-                tally = tallies[name]
-                for signal in SIGNALS:
-                    tally.add(signal, **_figures(fitted.predict(signal), baseline, split))
+                fitted = fit_method(name, split, bundle, chosen)
+                predicted = {signal: fitted.predict(signal) for signal in SIGNALS}
                 tally.seconds.append(time.perf_counter() - began)
+                for signal, probability in predicted.items():
+                    tally.add(signal, **_figures(probability, baseline, split))
                 tally.settings.append(dict(fitted.settings))
                 if fitted.n_iter is not None:
                     tally.n_iter.append(fitted.n_iter)
@@ -275,6 +304,11 @@ def evaluate(
             **asdict(chosen),
             **(protocol or {}),
             "counts": counts,
+            "interval": {
+                "prob": rcParams["stats.ci_prob"],
+                "kind": rcParams["stats.ci_kind"],
+                "of": "bootstrap over test queries, bounds averaged over seeds",
+            },
             "versions": _versions(),
         },
         "global": {
