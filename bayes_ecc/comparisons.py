@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from bayes_ecc.checks import check_count
 from bayes_ecc.errors import InputError
 from bayes_ecc.random import RandomState, as_generator
 
@@ -362,8 +363,8 @@ class Comparisons:
         if ties not in ("drop", "keep"):
             raise InputError(f"ties={ties!r}: allowed are 'drop' and 'keep'.")
         if per_query is not None:
-            _check_count(per_query, "per_query", 1, ", or None for all")
-        _check_count(min_per_query, "min_per_query", 1)
+            check_count("per_query", per_query)
+        check_count("min_per_query", min_per_query)
         ids, names, values = _score_values(scores)
         generator = as_generator(rng)
         left, right = np.triu_indices(len(names), k=1)
@@ -648,7 +649,7 @@ class Comparisons:
         >>> len(probes), len(rest)
         (50, 300)
         """
-        _check_count(n, "n", 0)
+        check_count("n", n, least=0)
         order = np.arange(len(self)) if rng is None else as_generator(rng).permutation(len(self))
         order = order[np.argsort(self.query[order], kind="stable")]
         start = np.searchsorted(self.query[order], np.arange(self.n_queries))
@@ -841,12 +842,6 @@ def _listed(values: Any, name: str) -> list[Any]:
         if isinstance(value, (list, dict, set, np.ndarray)):
             raise InputError(f"{name} holds {value!r}; give a flat list.")
     return listed
-
-
-def _check_count(value: Any, name: str, minimum: int, alternative: str = "") -> None:
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < minimum:
-        raise InputError(f"{name}={value!r}: give a whole number, {minimum} or more{alternative}.")
 
 
 def _codes(values: Any, name: str, limit: int, what: str) -> IntArray:
