@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bayes_ecc.checks import check_count
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import DataWarning, InputError
 from bayes_ecc.random import RandomState
@@ -124,6 +125,10 @@ class Bundle:
         if self.embeddings is not None:
             checked = checked_embeddings(self.embeddings, len(ids), self._source("embeddings"))
             object.__setattr__(self, "embeddings", checked)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = [getattr(self, column.name) for column in fields(self)]
+        return type(self), (*values[:-1], dict(self.sources))  # a mapping proxy can't be pickled
 
     def _source(self, name: str) -> str:
         return self.sources.get(name, name)
@@ -293,11 +298,10 @@ class Bundle:
                 "or source='comparisons', or leave one of them out."
             )
         if source is not None and source not in there:
-            raise InputError(
-                f"source={source!r}: the bundle {self.name!r} has {' and '.join(there)}."
-            )
-        excluded = [exclude_models] if isinstance(exclude_models, str) else list(exclude_models)
-        models = self.models
+            raise InputError(f"source={source!r}: the bundle has {' and '.join(there)}.")
+        if isinstance(exclude_models, str) or not isinstance(exclude_models, Iterable):
+            raise InputError(f"exclude_models={exclude_models!r}: give a list, even of one.")
+        excluded, models = list(exclude_models), self.models
         for name in excluded:
             if not isinstance(name, str) or name not in models:
                 raise InputError(
@@ -307,7 +311,8 @@ class Bundle:
         if (source or there[0]) == "comparisons":
             return self._table_comparisons(min_per_query, excluded)
         assert self.scores is not None
-        scores = self.scores.drop(columns=excluded).set_index(ID).reindex(self.query_ids)
+        scores = self.scores.set_index(ID).reindex(self.query_ids)
+        scores = scores.drop(columns=[name for name in excluded if name in scores.columns])
         try:
             return Comparisons.from_scores(
                 scores, per_query=per_query, ties=ties, min_per_query=min_per_query, rng=rng
@@ -316,8 +321,7 @@ class Bundle:
             raise InputError(f"{self._source('scores')}: {error}") from None
 
     def _table_comparisons(self, min_per_query: int, excluded: list[str]) -> Comparisons:
-        if min_per_query < 1:
-            raise InputError(f"min_per_query={min_per_query}: give 1 or more.")
+        check_count("min_per_query", min_per_query)
         assert self.comparisons is not None
         # with both tables, a model that only has scores is none of the comparison table's
         data = Comparisons.from_frame(self.comparisons, queries=self.query_ids)
@@ -357,7 +361,7 @@ def load_bundle(folder: str | os.PathLike[str]) -> Bundle:
     Returns
     -------
     Bundle
-        Named after the folder.
+        Named after the folder; its `sources` name the files.
 
     Raises
     ------

@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 from numpy.typing import NDArray
+from pyarrow import parquet
 
 from bayes_ecc.errors import InputError
 
@@ -28,12 +29,18 @@ def read_table(path: Path) -> pd.DataFrame:
         if path.suffix == ".csv":
             return _read_csv(path)
         # without partitioning=None a parent folder called a=b would turn into a column
-        return pd.read_parquet(path, engine="pyarrow", partitioning=None)
+        table = parquet.read_table(path, partitioning=None)
+        table.validate(full=True)  # or text that is not UTF-8 would fail later, far from here
+        return table.to_pandas()
     except InputError:
         raise
     except Exception as error:  # what a parser raises on a damaged file can't be listed
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        need = "UTF-8, separated by commas" if path.suffix == ".csv" else "a complete parquet file"
+        need = (
+            "UTF-8, separated by commas, every row as long as the first"
+            if path.suffix == ".csv"
+            else "a complete parquet file"
+        )
         raise InputError(f"{path} cannot be read ({reason}); it must be {need}.") from error
 
 
@@ -65,7 +72,8 @@ def _read_csv(path: Path) -> pd.DataFrame:
 def read_array(path: Path) -> NDArray[Any]:
     """Read one array, never a pickle."""
     try:
-        values = np.load(path, allow_pickle=False)
+        # mapped first: a header that promises more than the file holds allocates nothing
+        values = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # as above; a truncated header alone has half a dozen ways to fail
         reason = str(error) or type(error).__name__
         raise InputError(
@@ -74,7 +82,7 @@ def read_array(path: Path) -> NDArray[Any]:
     if not isinstance(values, np.ndarray):
         values.close()
         raise InputError(f"{path} is an archive of arrays; write one array with numpy.save.")
-    return values
+    return np.array(values)
 
 
 # ------------------------------------------------------------------------------ checking
@@ -199,7 +207,7 @@ def make_numeric(
                 np.array([number is None for number in parsed]),
                 where,
                 cells,
-                "give a number, or leave it blank if there is none",
+                "give a number, blank where there is none; text belongs to the queries",
                 table[ID],
             )
             numbers = np.array(parsed, dtype=float)

@@ -164,7 +164,7 @@ BAD_SCORES = [
     ("models as numbers", score_table().set_axis([1, 2, 3], axis=1), {}, ["1 of type int"]),
     ("no decisive comparison", score_table() * 0, {}, ["No query", "two different", "keep ties"]),
     ("nothing scored", score_table() * NAN, {"ties": "keep"}, ["No query", "two scores"]),
-    ("per_query 0", score_table(), {"per_query": 0}, ["per_query=0", "None for all"]),
+    ("per_query 0", score_table(), {"per_query": 0}, ["per_query=0", "1 or more"]),
     ("per_query text", score_table(), {"per_query": "7"}, ["per_query='7'", "whole number"]),
     ("per_query fraction", score_table(), {"per_query": 2.5}, ["per_query=2.5"]),
     ("min_per_query 0", score_table(), {"min_per_query": 0}, ["min_per_query=0"]),
