@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from bayes_ecc.bundle import Bundle
+from bayes_ecc.checks import check_count, check_not_negative
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError
 from bayes_ecc.random import RandomState, as_generator
@@ -56,6 +57,17 @@ class Simulation:
     topics: IntArray
     strengths: FloatArray
     parameters: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        for name in ("embeddings", "labels", "topics", "strengths"):
+            view = getattr(self, name).view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = [getattr(self, column.name) for column in fields(self)]
+        return type(self), (*values[:-1], dict(self.parameters))  # a proxy can't be pickled
 
     def bundle(self, name: str = "simulated") -> Bundle:
         """Give the data as a bundle with the label columns `topic` and `capability`.
@@ -206,36 +218,24 @@ def simulate(
         queries=[f"q{i:04d}" for i in range(n_queries)],
         models=[f"llm_{i}" for i in range(n_models)],
     )
-    truth = embeddings.astype(np.float32), labels, topics, strengths
-    for array in truth:
-        array.flags.writeable = False
-    return Simulation(comparisons, *truth, parameters=MappingProxyType(parameters))
+    embeddings = embeddings.astype(np.float32)
+    return Simulation(comparisons, embeddings, labels, topics, strengths, parameters)
 
 
 def _check(parameters: Mapping[str, Any]) -> None:
     """Refuse sizes that are no counts and settings that are no shares or lengths."""
-    least = {"n_models": 2, "embedding_dim": 2}
-    for name in ("n_queries", "n_models", "n_clusters", "n_topics", "embedding_dim", "per_query"):
-        value, minimum = parameters[name], least.get(name, 1)
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
-            raise InputError(f"{name}={value!r}: give a whole number, {minimum} or more.")
-    for name in (
-        "spread",
-        "agreement",
-        "topic_signal",
-        "capability_signal",
-        "noise",
-        "coupling",
-        "ties",
-    ):
-        value = parameters[name]
-        limit = 1.0 if name in ("agreement", "coupling", "ties") else np.finfo(float).max
-        if not isinstance(value, (int, float, np.number)) or not 0 <= value <= limit:
-            allowed = "from 0 to 1" if limit == 1.0 else "finite and not negative"
-            raise InputError(f"{name}={value!r}: give a number {allowed}.")
+    for name in ("n_queries", "n_clusters", "n_topics", "per_query"):
+        check_count(name, parameters[name])
+    for name in ("n_models", "embedding_dim"):
+        check_count(name, parameters[name], least=2)
+    for name in ("spread", "topic_signal", "capability_signal", "noise"):
+        check_not_negative(name, parameters[name])
+    for name in ("agreement", "coupling", "ties"):
+        if check_not_negative(name, parameters[name]) > 1:
+            raise InputError(f"{name}={parameters[name]!r}: give a share from 0 to 1.")
     if not any(parameters[name] for name in ("topic_signal", "capability_signal", "noise")):
         raise InputError(
-            "topic_signal, capability_signal and noise are all 0; embeddings need one."
+            "topic_signal, capability_signal and noise are all 0; embeddings need one of them."
         )
     n_models = parameters["n_models"]
     n_pairs = n_models * (n_models - 1) // 2
