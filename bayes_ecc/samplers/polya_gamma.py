@@ -4,7 +4,7 @@ PG(h, z) is the law of (1 / 2 pi^2) sum_k g_k / ((k - 1/2)^2 + z^2 / 4 pi^2) wit
 g_k ~ Gamma(h, 1) [1]_. Whole shapes up to 3 are sums of exact unit draws; any other shape takes the
 first terms of the series and one gamma variable with the mean and the variance of all the others.
 Both moments are then exact at every shape; the third cumulant is off by at most 2e-6 of itself for
-abs(z) <= 5, 5e-5 for abs(z) <= 10 and 2e-3 for abs(z) <= 20 (where the losing side wins once in 5e8).
+abs(z) <= 5, 5e-5 for abs(z) <= 10 and 2e-3 for abs(z) <= 20 (a chance of 2e-9 to win).
 
 References
 ----------

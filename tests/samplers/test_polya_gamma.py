@@ -6,7 +6,7 @@ import pytest
 from bayes_ecc.errors import InputError
 from bayes_ecc.samplers import polya_gamma, polya_gamma_moments, random_polya_gamma
 
-# Half-win ties and soft outcomes times evidence powers of 0.5, 1, 10/7, 1.5, 2 ... give such shapes.
+# Half-win ties times evidence powers of 0.5, 1, 10/7, 1.5, 2 and their sums.
 SHAPES = [0.25, 0.5, 5 / 7, 1.0, 10 / 7, 1.5, 2.0, 2.5, 3.0, 30 / 7, 5.0, 10.0, 40.5, 300.0]
 TILTS = [0.0, 0.05, 1.0, 3.0, 8.0]
 
