@@ -224,7 +224,12 @@ class ECC(PosteriorPredictions, BaseEstimator):
             n_init = 1
         best: tuple[State, list[float], bool] | None = None
         with tqdm(
-            total=n_init * max_iter, desc="ECC", unit="it", delay=_SLOW_FIT_SECONDS, leave=False
+            total=n_init * max_iter,
+            desc="ECC",
+            unit="it",
+            delay=_SLOW_FIT_SECONDS,
+            leave=False,
+            disable=None,  # where standard error is no terminal
         ) as bar:
             for start in range(n_init):
                 responsibilities = given
@@ -273,7 +278,7 @@ class ECC(PosteriorPredictions, BaseEstimator):
             evaluate_on_splits(candidate, embeddings, splits),
             grid,
             start={name: start[name] for name in chosen},
-            progress=len(embeddings) > _LARGE_SEARCH,
+            progress=None if len(embeddings) > _LARGE_SEARCH else False,
         )
         return {**start, **self.selection_.best}
 

@@ -75,7 +75,7 @@ def search(
     start: Mapping[str, Any] | None = None,
     method: Literal["coordinate", "grid"] = "coordinate",
     n_rounds: int = 2,
-    progress: bool = False,
+    progress: bool | None = False,
 ) -> SearchResult:
     """Look for the settings with the lowest loss.
 
@@ -98,8 +98,8 @@ def search(
         Coordinate descent, or every combination.
     n_rounds : int
         Most rounds of coordinate descent.
-    progress : bool
-        Whether to show a progress bar.
+    progress : bool or None
+        Whether to show a progress bar; None shows it on a terminal and in a notebook only.
 
     Returns
     -------
@@ -129,7 +129,9 @@ def search(
     check_count("n_rounds", n_rounds, least=1)
     sizes = [len(values) for values in candidates.values()]
     total = int(np.prod(sizes)) if method == "grid" else None
-    with tqdm(total=total, desc="settings", disable=not progress) as bar:
+    with tqdm(
+        total=total, desc="settings", disable=None if progress is None else not progress
+    ) as bar:
         trials = _Trials(evaluate, candidates, bar)
         if method == "grid":
             position = trials.best_of(itertools.product(*map(range, sizes)), position)
