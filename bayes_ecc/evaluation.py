@@ -87,15 +87,17 @@ class Task(NamedTuple):
 
 
 def _fit_global(task: Task) -> Fitted:
-    probability = _global_probability(task.split)
-    return Fitted(lambda _: probability)
+    """Fit the baseline of every gain, whose ridge of 1 belongs to the protocol."""
+    model = BradleyTerry(ridge=1.0).fit(task.split.train)
+    probability = model.predict_win_probability(task.split.scored)
+    return Fitted(lambda _: probability, estimator=model)
 
 
 def _fit_labels(task: Task) -> Fitted:
     labels = task.bundle.labels(task.detail)
     model = LabelBradleyTerry().fit(task.split.train, labels)
     probability = model.predict_win_probability(task.split.scored, labels)
-    return Fitted(lambda _: probability)
+    return Fitted(lambda _: probability, estimator=model)
 
 
 def _fit_embedding(task: Task) -> Fitted:
@@ -196,11 +198,6 @@ def fit_method(
     return METHODS[kind](Task(split, bundle, settings or EvaluationSettings(), detail))
 
 
-def _global_probability(split: Split) -> FloatArray:
-    """Predict by the baseline of every gain, whose ridge of 1 belongs to the protocol."""
-    return BradleyTerry(ridge=1.0).fit(split.train).predict_win_probability(split.scored)
-
-
 # -------------------------------------------------------------------- evaluation
 
 
@@ -227,7 +224,7 @@ def evaluate(
     settings: EvaluationSettings | None = None,
     *,
     protocol: Mapping[str, Any] | None = None,
-    progress: bool = False,
+    progress: bool | None = False,
 ) -> dict[str, Any]:
     """Fit methods on splits and judge all of them by the same held-out comparisons.
 
@@ -243,8 +240,8 @@ def evaluate(
         What the methods share.
     protocol : mapping, optional
         How the splits came about, to be told with the results.
-    progress : bool
-        Whether to show a progress bar.
+    progress : bool or None
+        Whether to show a progress bar; None shows it on a terminal and in a notebook only.
 
     Returns
     -------
@@ -278,9 +275,11 @@ def evaluate(
         check_method(name, bundle)
     tallies = {name: _Tally() for name in methods}
     counts, losses, calibration = [], [], []
-    with tqdm(desc="evaluate", unit="fit", disable=not progress, leave=False) as bar:
+    with tqdm(
+        desc="evaluate", unit="fit", disable=None if progress is None else not progress, leave=False
+    ) as bar:
         for split in splits:
-            baseline = _global_probability(split)
+            baseline = fit_method("global", split, bundle).predict("probe")
             losses.append(bt_loss(baseline, split.scored))
             calibration.append(expected_calibration_error(baseline, split.scored))
             counts.append(_counts(split))
