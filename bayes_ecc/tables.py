@@ -28,8 +28,8 @@ def read_table(path: Path) -> pd.DataFrame:
     try:
         if path.suffix == ".csv":
             return _read_csv(path)
-        # without partitioning=None a parent folder called a=b would turn into a column
-        table = parquet.read_table(path, partitioning=None)
+        with parquet.ParquetFile(path) as file:  # this one file, whatever its folder is called
+            table = file.read()
         table.validate(full=True)  # or text that is not UTF-8 would fail later, far from here
         return table.to_pandas()
     except InputError:

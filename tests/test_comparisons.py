@@ -553,6 +553,18 @@ def test_pairs_are_drawn_uniformly_in_random_order_and_orientation():
     assert by_outcome == pytest.approx(0.5, abs=0.02)
 
 
+@pytest.mark.parametrize("per_query", [3, None])
+def test_every_allowed_pair_is_as_likely_to_come_at_each_place(per_query):
+    table = pd.DataFrame([[0.0, 0.0, 1.0, NAN, 2.0]] * 4000, columns=list("abcde"))
+    drawn = Comparisons.from_scores(table, per_query=per_query, rng=12)
+    place = np.arange(len(drawn)) % (per_query or 5)
+    low, high = np.sort([drawn.first, drawn.second], axis=0)
+    for n in range(per_query or 5):
+        pairs = Counter(zip(low[place == n], high[place == n], strict=True))
+        assert len(pairs) == 5
+        assert stats.chisquare(list(pairs.values())).pvalue > 0.001
+
+
 def test_a_draw_depends_on_the_seed_alone(monkeypatch):
     values = np.random.default_rng(0).integers(0, 3, size=(60, 5)).astype(float)
     table = pd.DataFrame(values, columns=list("abcde"))
