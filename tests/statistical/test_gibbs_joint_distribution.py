@@ -122,7 +122,7 @@ def test_alternating_data_and_sweeps_leaves_the_prior_untouched(fixed, replicati
             global_scale=None if fixed else GLOBAL_SCALE,
             tau_scale=None if fixed else TAU_SCALE,
         )
-        state, _, _ = gibbs_sweep(state, problem, rng)
+        state, _ = gibbs_sweep(state, problem, rng)
         visited.append((*(getattr(state, field.name) for field in fields(state)), x[0], won[0]))
     walk = functions(*(np.stack(values) for values in zip(*visited, strict=True)))
     parameters = draw_prior(400_000, fixed, rng)
