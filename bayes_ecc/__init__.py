@@ -2,6 +2,7 @@
 
 from importlib.metadata import version
 
+from bayes_ecc.audit import Audit, Finding, audit
 from bayes_ecc.baselines import LabelBradleyTerry
 from bayes_ecc.bradley_terry import BradleyTerry
 from bayes_ecc.bundle import Bundle, load_bundle, save_bundle
@@ -39,12 +40,14 @@ __version__ = version("bayes-ecc")
 __all__ = [
     "ECC",
     "Atoms",
+    "Audit",
     "BayesEccError",
     "BradleyTerry",
     "Bundle",
     "Comparisons",
     "ConvergenceWarning",
     "DataWarning",
+    "Finding",
     "GainInterval",
     "InputError",
     "LabelBradleyTerry",
@@ -55,6 +58,7 @@ __all__ = [
     "Simulation",
     "SphereProjection",
     "atoms",
+    "audit",
     "bt_loss",
     "cluster_ranking",
     "expected_calibration_error",

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
-from bayes_ecc.cli import demo, evaluate
+from bayes_ecc.cli import audit, demo, evaluate
 from bayes_ecc.cli.output import complain, short_warnings
 from bayes_ecc.errors import BayesEccError
 
-COMMANDS = (demo, evaluate)
+COMMANDS = (demo, audit, evaluate)
 """The commands, in the order of `bayes-ecc --help`."""
 
 REFUSED = 2
@@ -70,8 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit code: 0, 2 where something was refused, 130 where it was interrupted, 141 where
-        nobody reads the output any longer.
+        The exit code: 0, 1 where an audit found errors, 2 where something was refused, 130 where
+        it was interrupted, 141 where nobody reads the output any longer.
 
     Examples
     --------
