@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
+
+import numpy as np
 
 from bayes_ecc.errors import InputError
 
@@ -30,9 +33,7 @@ def check_positive(name: str, value: Any) -> float:
     InputError
         If it is anything else.
     """
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise InputError(f"{name}={value!r}: give a positive number.")
-    number = float(value)
+    number = _as_float(value)
     if not (math.isfinite(number) and number > 0):
         raise InputError(f"{name}={value!r}: give a positive, finite number.")
     return number
@@ -46,6 +47,42 @@ def check_not_negative(name: str, value: Any) -> float:
     InputError
         If it is anything else.
     """
-    if isinstance(value, Real) and not isinstance(value, bool) and value == 0:
-        return 0.0
-    return check_positive(name, value)
+    number = _as_float(value)
+    if not (math.isfinite(number) and number >= 0):
+        raise InputError(f"{name}={value!r}: give a finite number, 0 or more.")
+    return number
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Give a setting as True or False, or refuse it.
+
+    Raises
+    ------
+    InputError
+        If it is anything else.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name}={value!r}: give True or False.")
+    return bool(value)
+
+
+def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
+    """Refuse a setting that is not one of a few words.
+
+    Raises
+    ------
+    InputError
+        If it is anything else.
+    """
+    if not isinstance(value, str) or value not in allowed:
+        raise InputError(f"{name}={value!r}: allowed are {', '.join(map(repr, allowed))}.")
+
+
+def _as_float(value: Any) -> float:
+    """Give a real number as a float; NaN for anything else, and for what no float can hold."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
