@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 
-from bayes_ecc.checks import check_positive
+from bayes_ecc.checks import check_flag, check_positive
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.errors import ConvergenceWarning, DataWarning, InputError, NotFittedError
 
@@ -22,6 +22,10 @@ type IntArray = NDArray[np.integer[Any]]
 
 CONTRASTS = ("identified", "separated", "undetermined")
 """What the data say of a difference of strengths: its size; only its sign; nothing."""
+
+
+_SMALLEST_RIDGE = 1e-13  # times the weight of all comparisons of a fit
+_LARGEST_WEIGHT = 1e200  # of all comparisons together
 
 
 class PairLayout:
@@ -116,10 +120,19 @@ def fit_strengths(
     -----
     ConvergenceWarning
         If `max_iter` steps do not reach `tol`.
+
+    Raises
+    ------
+    InputError
+        If the ridge is so small beside the wins that rounding would decide in its place.
     """
     wins = np.asarray(wins, dtype=float)
     total, high_wins = layout.pair_counts(wins)
-    theta = np.zeros((len(wins), layout.n_models)) if start is None else np.array(start, float)
+    _check_scale(total, ridge)
+    low_wins = total - high_wins
+    theta = np.zeros((len(wins), layout.n_models))
+    if start is not None:
+        theta += start - np.mean(start, axis=1, keepdims=True)
     diagonal = np.arange(layout.n_models)
 
     def value(strengths: FloatArray) -> FloatArray:
@@ -129,22 +142,26 @@ def fit_strengths(
         return loss.sum(axis=1) + ridge / 2 * (strengths**2).sum(axis=1)
 
     for _ in range(max_iter):
-        probability = expit(theta @ layout.incidence.T)
-        gradient = (total * probability - high_wins) @ layout.incidence + ridge * theta
-        hessian = layout.hessian(total * probability * (1 - probability))
+        margin = theta @ layout.incidence.T
+        p_high, p_low = expit(margin), expit(-margin)  # 1 - p_high would lose the tails
+        gradient = (low_wins * p_high - high_wins * p_low) @ layout.incidence + ridge * theta
+        hessian = layout.hessian(total * p_high * p_low)
+        # All strengths sum to zero, so stiffness against a shift changes nothing but the rounding
+        # where the ridge is small.
+        hessian += hessian[:, diagonal, diagonal].mean(axis=1)[:, None, None]
         hessian[:, diagonal, diagonal] += ridge
         step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
-        largest = np.abs(step).max(axis=1)
-        if largest.max(initial=0.0) <= tol:
+        if np.abs(step).max(initial=0.0) <= tol:
             return theta - step
-        if largest.max() <= 1:  # too short to overshoot: the curvature changes by e at the most
+        reach = np.ptp(step, axis=1)
+        if reach.max() <= 1:  # too short to overshoot: no curvature changes by more than e
             theta = theta - step
             continue
         current, scale = value(theta), np.ones(len(theta))
         needed = 0.1 * (gradient * step).sum(axis=1)
         for _ in range(40):
             trial = theta - scale[:, None] * step
-            overshoots = (value(trial) > current - scale * needed) & (largest > 1)
+            overshoots = (value(trial) > current - scale * needed) & (reach > 1)
             if not overshoots.any():
                 break
             scale[overshoots] /= 2
@@ -156,6 +173,17 @@ def fit_strengths(
         stacklevel=2,
     )
     return theta
+
+
+def _check_scale(total: FloatArray, ridge: float) -> None:
+    """Refuse a ridge that rounding would hide beside the wins."""
+    weight = float(total.sum(axis=1).max(initial=0.0))
+    least = _SMALLEST_RIDGE * weight
+    if ridge < least:
+        raise InputError(
+            f"ridge={ridge} is lost in rounding beside comparisons that weigh {weight:.3g} "
+            f"together; give {1.1 * least:.2g} or more, or make the weights smaller."
+        )
 
 
 def contrast_status(wins: FloatArray, counts: OutcomeCounts, n_models: int) -> IntArray:
@@ -192,6 +220,13 @@ def contrast_status(wins: FloatArray, counts: OutcomeCounts, n_models: int) -> I
     )
     reach = np.isfinite(sparse.csgraph.shortest_path(graph, unweighted=True))
     return np.where(reach & reach.T, 0, np.where(reach | reach.T, 1, 2))
+
+
+def connected_groups(known: NDArray[np.bool_]) -> IntArray:
+    """Give each model (n_models,) the number of its connected group, the largest being 0."""
+    _, label = sparse.csgraph.connected_components(sparse.csr_array(known))
+    order = np.argsort(-np.bincount(label), kind="stable")
+    return np.argsort(order)[label]
 
 
 def win_probability_matrix(strengths: FloatArray) -> FloatArray:
@@ -272,7 +307,8 @@ class BradleyTerry(BaseEstimator):
         """
         check_comparisons(comparisons)
         ridge = check_positive("ridge", self.ridge)
-        counts = comparisons.outcome_counts(per_query_mean=self.per_query_mean)
+        per_query_mean = check_flag("per_query_mean", self.per_query_mean)
+        counts = comparisons.outcome_counts(per_query_mean=per_query_mean)
         wins = np.asarray(counts.matrix.sum(axis=0)).reshape(1, -1)
         n_models = comparisons.n_models
         layout = PairLayout(counts.winner, counts.loser, n_models)
@@ -302,12 +338,17 @@ class BradleyTerry(BaseEstimator):
         Returns
         -------
         ndarray, shape (n_comparisons,)
+
+        Raises
+        ------
+        InputError
+            If they are no Comparisons, or compare a model that the fit did not know.
         """
         if not hasattr(self, "strengths_"):
             raise NotFittedError(
                 "This BradleyTerry is not fitted yet: call fit(comparisons) first."
             )
-        rows = comparisons.with_models(self.models_)
+        rows = check_rows(comparisons).with_models(self.models_)
         theta = self.strengths_.values
         return expit(theta[rows.second] - theta[rows.first])
 
@@ -317,8 +358,18 @@ class BradleyTerry(BaseEstimator):
         Returns
         -------
         pandas.DataFrame
-            Index `llm`, best first; columns `strength`, `mean_win_probability` (against the pool)
-            and `rank`, with a missing rank for models that never played.
+            Index `llm`, highest strength first; columns `strength`, `mean_win_probability` (against
+            the pool), `group` (a number for each set of models that comparisons connect, the
+            largest first) and `rank`. Models of different groups were never compared, not even
+            through others, so each group has its own ranks; one that never played has none.
+
+        Examples
+        --------
+        >>> from bayes_ecc import BradleyTerry, simulate
+        >>> data = simulate(n_queries=100, n_models=5, rng=0)
+        >>> table = BradleyTerry().fit(data.comparisons).ranking()
+        >>> table["rank"].tolist(), set(table["group"])
+        ([1.0, 2.0, 3.0, 4.0, 5.0], {1})
         """
         if not hasattr(self, "strengths_"):
             raise NotFittedError(
@@ -330,50 +381,65 @@ class BradleyTerry(BaseEstimator):
             {"strength": theta, "mean_win_probability": against / (len(theta) - 1)},
             index=pd.Index(self.models_, name="llm"),
         )
-        known = (self.contrasts_.values != "undetermined").sum(axis=1) > 1
-        table["rank"] = table["strength"].where(known).rank(ascending=False).astype("Float64")
+        group = connected_groups(self.contrasts_.values != "undetermined")
+        table["group"] = group + 1
+        played = np.bincount(group)[group] > 1
+        by_group = table["strength"].where(played).groupby(group)
+        table["rank"] = by_group.rank(ascending=False).astype("Float64")
         return table.sort_values("strength", ascending=False, kind="stable")
 
 
 # -------------------------------------------------------------------- shared checks
 
 
-def check_comparisons(comparisons: Comparisons) -> None:
-    """Refuse what no Bradley-Terry model can be fitted to."""
+def check_rows(comparisons: object) -> Comparisons:
+    """Refuse anything but Comparisons."""
     if not isinstance(comparisons, Comparisons):
         raise InputError(
             f"comparisons must be a Comparisons, not {type(comparisons).__name__}; make one with "
             "Comparisons.from_frame, from_arrays or from_scores."
         )
-    if not len(comparisons):
+    return comparisons
+
+
+def check_comparisons(comparisons: Comparisons) -> None:
+    """Refuse what no Bradley-Terry model can be fitted to."""
+    if not len(check_rows(comparisons)):
         raise InputError("There are no comparisons to fit; give at least one.")
     if (comparisons.outcome == 0.5).all():
         raise InputError(
             "All comparisons are ties, so nothing tells the models apart; add decisive ones."
         )
+    heaviest = float(comparisons.weight.max())
+    if heaviest * len(comparisons) > _LARGEST_WEIGHT:
+        raise InputError(
+            f"weight goes up to {heaviest:.3g}, too much to add up; divide all weights by a number."
+        )
 
 
-def warn_of_open_contrasts(status: IntArray, models: pd.Index) -> None:
+def warn_of_open_contrasts(
+    status: IntArray, models: pd.Index, *, of_separation: bool = True
+) -> None:
     """Warn of models that never played, of groups never compared, and of separation."""
-    lonely = (status != 2).sum(axis=1) == 1
-    if lonely.any() and len(models) > 1:
+    group = connected_groups(status != 2)
+    lonely = np.bincount(group)[group] == 1
+    if lonely.any():
         warnings.warn(
             f"Never compared: {_names(models[lonely])}. Their strengths are the prior's alone; "
             "add comparisons or drop them with drop_models.",
             DataWarning,
             stacklevel=3,
         )
-    _, component = sparse.csgraph.connected_components(sparse.csr_array(status != 2))
-    group = np.flatnonzero(component == component[np.argmax(~lonely)])
-    if len(group) < (~lonely).sum():
+    apart = (group > 0) & ~lonely
+    if apart.any():
         warnings.warn(
-            f"Some models are not connected by comparisons: {_names(models[group])} on one side "
-            "say nothing of the rest. Contrasts across are the prior's (identified_ tells which); "
-            "add comparisons between the groups.",
+            f"Some models are not connected by comparisons: {_names(models[apart])} say nothing "
+            f"of {_names(models[group == 0])}. Contrasts across are the prior's alone; add "
+            "comparisons between the groups.",
             DataWarning,
             stacklevel=3,
         )
-    if (status == 1).any():
+    if of_separation and (status == 1).any():
         worst = int(np.argmax((status == 1).sum(axis=1)))
         warnings.warn(
             f"Separation: {models[worst]!r} is only ever on one side against "
