@@ -63,12 +63,18 @@ def unit_embeddings(embeddings: ArrayLike, n_queries: int | None = None) -> Floa
         raise InputError("embeddings has no columns; give at least one dimension.")
     if values.dtype not in (np.float32, np.float64):
         values = values.astype(np.float32 if values.dtype == np.float16 else np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        length = np.sqrt(np.einsum("ij,ij->i", values, values))
-    bad = ~np.isfinite(length) | (length < np.finfo(values.dtype).tiny)
+    length = _lengths(values)
+    extreme = ~np.isfinite(length) | (length < np.finfo(values.dtype).tiny ** 0.5)
+    if extreme.any():  # squares overflow or vanish where the numbers themselves need not
+        largest = np.abs(values[extreme]).max(axis=1, keepdims=True)
+        largest[~np.isfinite(largest) | (largest < np.finfo(values.dtype).tiny)] = 1
+        values = values.copy()
+        values[extreme] /= largest
+        length = _lengths(values)
+    bad = ~np.isfinite(length) | (length < np.finfo(values.dtype).tiny ** 0.5)
     if bad.any():
         row = int(np.argmax(bad))
-        what = "only zeros" if length[row] == 0 else "NaN, infinite or vanishing values"
+        what = "NaN or infinite values" if not np.isfinite(length[row]) else "nothing but zeros"
         more = f" (and {int(bad.sum()) - 1} more)" if bad.sum() > 1 else ""
         raise InputError(
             f"embeddings, row {row}{more}: found {what}; encode that query again or leave it out."
@@ -76,6 +82,11 @@ def unit_embeddings(embeddings: ArrayLike, n_queries: int | None = None) -> Floa
     if np.abs(length - 1).max(initial=0.0) <= _UNIT_TOLERANCE:
         return values
     return values / length[:, None]
+
+
+def _lengths(values: FloatArray) -> FloatArray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.sqrt(np.einsum("ij,ij->i", values, values))
 
 
 @dataclass(frozen=True)
