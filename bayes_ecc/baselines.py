@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 
-from bayes_ecc.bradley_terry import PairLayout, check_comparisons, fit_strengths
+from bayes_ecc.bradley_terry import PairLayout, check_comparisons, check_rows, fit_strengths
 from bayes_ecc.checks import check_positive
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError, NotFittedError
@@ -67,7 +68,8 @@ class LabelBradleyTerry(BaseEstimator):
         Raises
         ------
         InputError
-            If a training query is not in the index of `labels`, or all labels are missing.
+            If `labels` is not a Series that gives each training query one label, or all labels
+            are missing.
         """
         check_comparisons(comparisons)
         ridge = check_positive("ridge", self.ridge)
@@ -97,12 +99,18 @@ class LabelBradleyTerry(BaseEstimator):
         Returns
         -------
         ndarray, shape (n_comparisons,)
+
+        Raises
+        ------
+        InputError
+            If `labels` does not give each query one label (it may be missing), or a model is
+            compared that the fit did not know.
         """
         if not hasattr(self, "strengths_"):
             raise NotFittedError(
                 "This LabelBradleyTerry is not fitted yet: call fit(comparisons, labels) first."
             )
-        rows = comparisons.with_models(self.models_)
+        rows = check_rows(comparisons).with_models(self.models_)
         table = np.vstack([self.strengths_.to_numpy(), self.global_strengths_])
         # An unknown or missing label is -1, and the last row is the global model.
         theta = table[self.strengths_.index.get_indexer(_labels_of(rows, labels))][rows.query]
@@ -111,8 +119,23 @@ class LabelBradleyTerry(BaseEstimator):
 
 
 def _labels_of(comparisons: Comparisons, labels: pd.Series) -> pd.Index:
+    if not isinstance(labels, pd.Series):
+        raise InputError(
+            f"labels must be a pandas Series indexed by query id, not {type(labels).__name__}."
+        )
+    if not labels.index.is_unique:
+        twice = labels.index[labels.index.duplicated()][0]
+        raise InputError(f"labels has query {twice!r} more than once; give each query one label.")
     positions = labels.index.get_indexer(comparisons.queries)
     if (positions < 0).any():
         unknown = comparisons.queries[positions < 0][0]
         raise InputError(f"labels has no entry for query {unknown!r}; index it by query id.")
-    return pd.Index(labels.iloc[positions])
+    found = labels.iloc[positions]
+    if found.dtype == object:
+        scalar = [isinstance(value, Hashable) for value in found]
+        if not all(scalar):
+            raise InputError(
+                f"labels, query {comparisons.queries[scalar.index(False)]!r}: found "
+                f"{found.iloc[scalar.index(False)]!r}; give text or a number."
+            )
+    return pd.Index(found)
