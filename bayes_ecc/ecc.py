@@ -12,8 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from tqdm.auto import tqdm
 
-from bayes_ecc.bradley_terry import check_comparisons
-from bayes_ecc.checks import check_count, check_not_negative, check_positive
+from bayes_ecc.bradley_terry import (
+    check_comparisons,
+    contrast_status,
+    warn_of_open_contrasts,
+)
+from bayes_ecc.checks import check_choice, check_count, check_not_negative, check_positive
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.em import EMData, EMSettings, Evidence, State, fit_cluster_strengths, run_em
 from bayes_ecc.embeddings import unit_embeddings
@@ -27,6 +31,7 @@ from bayes_ecc.validation import evaluate_on_splits, inner_splits
 type FloatArray = NDArray[np.floating[Any]]
 
 EVIDENCE = ("both", "embedding", "comparisons")
+_LARGEST = 1e30  # of temperature and of what it divides: beyond, float32 overflows
 AUTO_GRID: Mapping[str, tuple[float, ...]] = {
     "embedding_weight": (0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0),
     "ridge": (0.03, 0.1, 0.3, 1.0, 3.0),
@@ -175,22 +180,24 @@ class ECC(PosteriorPredictions, BaseEstimator):
         -----
         ConvergenceWarning
             If `max_iter` iterations did not reach the tolerances.
+        DataWarning
+            If models were never compared, or only within groups: in every cluster their place
+            among the others is the prior's.
         """
         check_comparisons(comparisons)
         unit = unit_embeddings(embeddings, comparisons.n_queries)
+        self._check_parameters(comparisons.n_queries)
         rng = as_generator(self.rng)
         settings = self._settings(comparisons, unit, rng)
-        n_clusters = check_count("n_clusters", settings["n_clusters"])
-        if n_clusters > comparisons.n_queries:
-            raise InputError(
-                f"n_clusters={n_clusters} exceeds the {comparisons.n_queries} queries; use fewer "
-                "clusters or more queries."
-            )
+        n_clusters = int(settings["n_clusters"])
         data = EMData.from_comparisons(comparisons, unit)
+        wins = np.asarray(data.counts.matrix.sum(axis=0))
+        status = contrast_status(wins, data.counts, comparisons.n_models)
+        warn_of_open_contrasts(status, comparisons.models, of_separation=False)
         em = EMSettings(
-            embedding_weight=check_not_negative("embedding_weight", settings["embedding_weight"]),
-            temperature=check_positive("temperature", settings["temperature"]),
-            ridge=check_positive("ridge", settings["ridge"]),
+            embedding_weight=float(settings["embedding_weight"]),
+            temperature=float(settings["temperature"]),
+            ridge=float(settings["ridge"]),
             evidence=self.evidence,
         )
         best, history, converged = self._best_start(data, em, n_clusters, rng)
@@ -211,13 +218,42 @@ class ECC(PosteriorPredictions, BaseEstimator):
 
     # ---------------------------------------------------------------- fitting
 
+    def _check_parameters(self, n_queries: int) -> None:
+        """Refuse parameters that no fit could use, before anything is fitted."""
+        check_choice("evidence", self.evidence, EVIDENCE)
+        for name, check in (
+            ("n_clusters", check_count),
+            ("embedding_weight", check_not_negative),
+            ("temperature", check_positive),
+            ("ridge", check_positive),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, str) and value != "auto":
+                raise InputError(f"{name}={value!r}: give a number or 'auto'.")
+            if not _is_auto(value):
+                check(name, value)
+        check_count("n_init", self.n_init)
+        check_count("max_iter", self.max_iter)
+        check_not_negative("tol", self.tol)
+        check_not_negative("centroid_tol", self.centroid_tol)
+        if not isinstance(self.n_clusters, str) and self.n_clusters > n_queries:
+            raise InputError(
+                f"n_clusters={self.n_clusters} exceeds the {n_queries} queries; use fewer "
+                "clusters or more queries."
+            )
+        weight = 1.0 if _is_auto(self.embedding_weight) else float(self.embedding_weight)
+        temperature = 1.0 if _is_auto(self.temperature) else float(self.temperature)
+        if max(weight, temperature, max(weight, 1.0) / temperature) > _LARGEST:
+            raise InputError(
+                f"temperature={temperature} with embedding_weight={weight} leads beyond "
+                f"{_LARGEST:g}; give numbers between 0.001 and 1000."
+            )
+
     def _best_start(
         self, data: EMData, em: EMSettings, n_clusters: int, rng: np.random.Generator
     ) -> tuple[State, list[float], bool]:
-        n_init = check_count("n_init", self.n_init)
-        max_iter = check_count("max_iter", self.max_iter)
-        tol = check_not_negative("tol", self.tol)
-        centroid_tol = check_not_negative("centroid_tol", self.centroid_tol)
+        n_init, max_iter = int(self.n_init), int(self.max_iter)
+        tol, centroid_tol = float(self.tol), float(self.centroid_tol)
         given = None
         if not _is_dirichlet(self.init):
             given = read_start(self.init, len(data.embeddings), n_clusters)
@@ -247,8 +283,6 @@ class ECC(PosteriorPredictions, BaseEstimator):
         self, comparisons: Comparisons, embeddings: FloatArray, rng: np.random.Generator
     ) -> dict[str, Any]:
         """Give the four settings as numbers, those that are "auto" chosen on inner splits."""
-        if self.evidence not in EVIDENCE:
-            raise InputError(f"evidence={self.evidence!r}: allowed are {', '.join(EVIDENCE)}.")
         given = {name: getattr(self, name) for name in AUTO_GRID}
         chosen = [name for name, value in given.items() if _is_auto(value)]
         if not chosen:
@@ -333,24 +367,31 @@ class ECC(PosteriorPredictions, BaseEstimator):
 def read_start(init: ArrayLike, n_queries: int, n_clusters: int) -> FloatArray:
     """Check responsibilities given as a start; rows are brought to sum to 1."""
     try:
-        start = np.asarray(init, dtype=float)
-    except (TypeError, ValueError):
+        start = np.asarray(init)
+    except ValueError:
+        start = np.empty(0, dtype=object)
+    if start.dtype.kind not in "fiub":
+        found = repr(init) if isinstance(init, str) else f"{type(init).__name__} of {start.dtype}"
         raise InputError(
-            f"init={init!r}: give 'dirichlet' or responsibilities (n_queries x n_clusters)."
-        ) from None
+            f"init holds {found}; give 'dirichlet' or responsibilities, an array of numbers of "
+            f"shape ({n_queries}, {n_clusters})."
+        )
+    start = start.astype(float)
     if start.shape != (n_queries, n_clusters):
         raise InputError(
             f"init has shape {start.shape}; responsibilities for this fit have shape "
             f"({n_queries}, {n_clusters}), or give 'dirichlet'."
         )
-    total = start.sum(axis=1)
-    bad = ~np.isfinite(total) | (start < 0).any(axis=1) | (total <= 0)
+    largest = start.max(axis=1)
+    bad = ~np.isfinite(start).all(axis=1) | (start < 0).any(axis=1) | (largest <= 0)
     if bad.any():
+        row = int(np.argmax(bad))
         raise InputError(
-            f"init, row {int(np.argmax(bad))}: responsibilities are finite, not negative, and not "
-            "all zero."
+            f"init, row {row}: found {start[row].min():g} to {start[row].max():g}; "
+            "responsibilities are finite, not negative, and not all zero."
         )
-    return start / total[:, None]
+    start /= largest[:, None]  # so that no sum overflows
+    return start / start.sum(axis=1, keepdims=True)
 
 
 def _is_dirichlet(init: Any) -> bool:

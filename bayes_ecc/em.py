@@ -159,7 +159,7 @@ def run_em(
         new = em_step(data, em, state)
         history.append(new.objective)
         bar.update()
-        moved = np.sqrt(((new.centroids - state.centroids) ** 2).sum(axis=1)).max()
+        moved = float(np.sqrt(((new.centroids - state.centroids) ** 2).sum(axis=1)).max())
         # The start's responsibilities may hold zeros and no scores: it is never the last but one.
         settled = len(history) > 1 and moved < centroid_tol and mean_divergence(new, state) < tol
         state = new
