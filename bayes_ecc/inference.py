@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from scipy.stats import rankdata
 
-from bayes_ecc.bradley_terry import win_probability_matrix
+from bayes_ecc.bradley_terry import check_rows, win_probability_matrix
+from bayes_ecc.checks import check_choice
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.embeddings import unit_embeddings
 from bayes_ecc.errors import InputError, NotFittedError
@@ -28,6 +29,8 @@ from bayes_ecc.posterior import Atoms, atoms
 
 type FloatArray = NDArray[np.floating[Any]]
 type RankBy = Literal["win_probability", "strength"]
+
+RANK_BY = ("win_probability", "strength")
 
 
 class Signals(NamedTuple):
@@ -50,7 +53,8 @@ def read_signals(
     Raises
     ------
     InputError
-        If neither is given, or they do not belong to the same queries.
+        If neither is given, they do not belong to the same queries, or `queries` are no
+        identifiers.
     """
     if embeddings is None and probes is None:
         raise InputError("Give embeddings, probes, or both; without them all queries look alike.")
@@ -59,7 +63,7 @@ def read_signals(
             f"probes must be a Comparisons, not {type(probes).__name__}; "
             "Comparisons.take_probes sets them apart."
         )
-    index = None if queries is None else pd.Index(list(queries))
+    index = None if queries is None else _query_index(queries)
     if probes is not None:
         if index is None:
             index = probes.queries
@@ -213,8 +217,7 @@ def predict_win_probability(
     True
     """
     source = atoms(posterior)
-    if not isinstance(comparisons, Comparisons):
-        raise InputError(f"comparisons must be a Comparisons, not {type(comparisons).__name__}.")
+    check_rows(comparisons)
     signals = read_signals(
         source, embeddings=embeddings, probes=probes, queries=comparisons.queries
     )
@@ -269,7 +272,7 @@ def predict_ranking(
     [1.0, 2.0, 3.0, 4.0, 5.0]
     """
     source = atoms(posterior)
-    _check_by(by)
+    check_choice("by", by, RANK_BY)
     signals = read_signals(source, embeddings=embeddings, probes=probes, queries=queries)
     shape = (len(signals.queries), len(source.models))
     win, strength = np.zeros(shape), np.zeros(shape)
@@ -305,7 +308,7 @@ def cluster_ranking(posterior: xr.DataTree, *, by: RankBy = "win_probability") -
     {'cluster': 2, 'llm': 5}
     """
     source = atoms(posterior)
-    _check_by(by)
+    check_choice("by", by, RANK_BY)
     theta = source.strengths - source.strengths.mean(axis=2, keepdims=True)
     win = np.einsum("s,skm->km", source.share, mean_win_probability(theta))
     strength = np.einsum("s,skm->km", source.share, theta)
@@ -379,9 +382,18 @@ def _ranked(win: FloatArray, strength: FloatArray, by: str, coords: dict[str, An
     )
 
 
-def _check_by(by: str) -> None:
-    if by not in ("win_probability", "strength"):
-        raise InputError(f"by={by!r}: allowed are 'win_probability' and 'strength'.")
+def _query_index(queries: Iterable[Hashable]) -> pd.Index:
+    if isinstance(queries, str) or not isinstance(queries, Iterable):
+        raise InputError(f"queries={queries!r}: give a list of identifiers.")
+    index = queries if isinstance(queries, pd.Index) else pd.Index(list(queries))
+    if not (pd.api.types.is_integer_dtype(index.dtype) or all(isinstance(q, str) for q in index)):
+        raise InputError(
+            f"queries must be all strings or all integers, not {index.dtype} such as {index[0]!r}."
+        )
+    if not index.is_unique:
+        twice = index[index.duplicated()][0]
+        raise InputError(f"queries holds {twice!r} more than once; identifiers must be unique.")
+    return index
 
 
 def _labels(queries: pd.Index) -> NDArray[Any]:

@@ -7,6 +7,7 @@ chains x draws atoms. Inference, metrics, routing and plots ask the container, n
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -136,6 +137,10 @@ def make_posterior(
     InputError
         If shapes do not fit together.
     """
+    if strengths.ndim != len(_DIMS["strengths"]):
+        raise InputError(
+            f"strengths has {strengths.ndim} dimensions; give {', '.join(_DIMS['strengths'])}."
+        )
     sizes = dict(zip(_DIMS["strengths"], strengths.shape, strict=True))
     expected = (
         ("centroids", centroids.shape[:3], strengths.shape[:3]),
@@ -157,12 +162,14 @@ def make_posterior(
         {name: (dims, values[name]) for name, dims in _DIMS.items()}, coords=coords
     )
     n_chains = sizes["chain"]
-    share = np.full(n_chains, 1 / n_chains) if chain_weights is None else np.asarray(chain_weights)
+    share = np.full(n_chains, 1 / n_chains)
+    if chain_weights is not None:
+        share = _shares(np.asarray(chain_weights, dtype=float), n_chains)
     constant: dict[str, Any] = {
         "concentration": float(concentration),
         "evidence_power": float(evidence_power),
         "probe_power": float(probe_power),
-        "chain_weights": ("chain", share / share.sum()),
+        "chain_weights": ("chain", share),
     }
     if projection is not None:
         constant["projection_mean"] = ("input_dim", projection.mean)
@@ -190,7 +197,8 @@ def atoms(posterior: xr.DataTree) -> Atoms:
     Parameters
     ----------
     posterior : xarray.DataTree
-        From any estimator of this library; thinned or with chains left out, if one likes.
+        From any estimator of this library; thinned, with chains left out or a single chain or
+        draw of it, if one likes. The weights of the chains left are brought to sum to 1.
 
     Returns
     -------
@@ -199,7 +207,7 @@ def atoms(posterior: xr.DataTree) -> Atoms:
     Raises
     ------
     InputError
-        If a group or variable that prediction needs is missing.
+        If something that prediction needs is missing, no draw is left, or none has weight.
 
     Examples
     --------
@@ -225,15 +233,21 @@ def atoms(posterior: xr.DataTree) -> Atoms:
             )
     draws = posterior.children["posterior"].to_dataset(inherit=False)
     constant = posterior.children["constant_data"].to_dataset(inherit=False)
-    values = {name: draws[name].transpose(*dims).values for name, dims in _DIMS.items()}
+    rule = constant.attrs.get("evidence_rule")
+    if rule not in EVIDENCE_RULES:
+        raise InputError(
+            f"The posterior's constant_data has evidence_rule {rule!r} where "
+            f"{' or '.join(EVIDENCE_RULES)} is needed; keep attributes when changing a posterior."
+        )
+    variables = {name: _with_dims(draws[name], dims) for name, dims in _DIMS.items()}
+    values = {name: variable.values for name, variable in variables.items()}
     n_chains, n_draws = values["weights"].shape[:2]
+    if not n_chains * n_draws:
+        raise InputError("The posterior has no draws left; select at least one chain and draw.")
     flat = {
         name: value.reshape(n_chains * n_draws, *value.shape[2:]) for name, value in values.items()
     }
-    chain_weights = constant["chain_weights"]
-    if "chain" in chain_weights.coords and "chain" in draws.coords:
-        chain_weights = chain_weights.sel(chain=draws["chain"])
-    share = np.repeat(chain_weights.values / n_draws, n_draws)
+    by_chain = _chain_shares(constant["chain_weights"], variables["weights"])
     projection = None
     if "projection_axes" in constant:
         projection = SphereProjection(
@@ -246,10 +260,10 @@ def atoms(posterior: xr.DataTree) -> Atoms:
         strengths=flat["strengths"],
         centroids=flat["centroids"],
         log_weights=log_weights,
-        share=share / share.sum(),
+        share=np.repeat(by_chain / n_draws, n_draws),
         concentration=float(constant["concentration"]),
         probe_power=float(constant["probe_power"]),
-        rule=constant.attrs["evidence_rule"],
+        rule=rule,
         projection=projection,
         models=pd.Index(draws["llm"].values.tolist()),
     )
@@ -269,6 +283,11 @@ def save_posterior(posterior: xr.DataTree, path: str | Path) -> Path:
     -------
     Path
 
+    Raises
+    ------
+    InputError
+        If it is no posterior, or `path` is no place for a file.
+
     Examples
     --------
     >>> import tempfile
@@ -281,9 +300,11 @@ def save_posterior(posterior: xr.DataTree, path: str | Path) -> Path:
     'ECC'
     """
     atoms(posterior)
-    target = Path(path)
+    target = _path(path)
     if not target.parent.is_dir():
         raise InputError(f"{target.parent} is not a folder; create it first.")
+    if target.is_dir():
+        raise InputError(f"{target} is a folder; name a file in it.")
     partial = target.with_name(target.name + ".partial")
     try:
         posterior.to_netcdf(partial, engine="h5netcdf")
@@ -309,7 +330,7 @@ def load_posterior(path: str | Path) -> xr.DataTree:
     Raises
     ------
     InputError
-        If the file is missing, damaged, not a fit of this library, or of a newer format.
+        If the file is missing, truncated, not a fit of this library, or of a newer format.
 
     Examples
     --------
@@ -320,11 +341,13 @@ def load_posterior(path: str | Path) -> xr.DataTree:
     ...     print(error)
     no-such-fit.nc does not exist; save a fit there first.
     """
-    source = Path(path)
+    source = _path(path)
     if not source.is_file():
-        raise InputError(f"{source} does not exist; save a fit there first.")
+        found = "is a folder" if source.is_dir() else "does not exist"
+        raise InputError(f"{source} {found}; save a fit there first.")
     try:
-        with xr.open_datatree(source, engine="h5netcdf") as opened:
+        # Without a word on the dimensions of plain HDF5 files there would be a warning of theirs.
+        with xr.open_datatree(source, engine="h5netcdf", phony_dims="access") as opened:
             tree = opened.load()
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -333,15 +356,61 @@ def load_posterior(path: str | Path) -> xr.DataTree:
             "another kind. Save the fit again."
         ) from None
     version = tree.attrs.get("format_version")
-    if version is None:
-        raise InputError(f"{source} is a netCDF file, but not a fit saved by bayes_ecc.")
-    if int(version) > FORMAT_VERSION:
+    if not isinstance(version, int | np.integer):
         raise InputError(
-            f"{source} has format {int(version)}, this version reads up to {FORMAT_VERSION}; "
+            f"{source} is a netCDF file, but not a fit saved by bayes_ecc; use save_posterior."
+        )
+    if version > FORMAT_VERSION:
+        raise InputError(
+            f"{source} has format {version}, this version reads up to {FORMAT_VERSION}; "
             "upgrade bayes_ecc."
         )
     atoms(tree)
     return tree
+
+
+def _with_dims(variable: xr.DataArray, dims: tuple[str, ...]) -> xr.DataArray:
+    """Order dimensions, a chain or draw that was selected singly being one of one."""
+    for name in ("chain", "draw"):
+        single = name not in variable.coords or variable.coords[name].ndim == 0
+        if name in dims and name not in variable.dims and single:
+            variable = variable.expand_dims(name)
+    if set(variable.dims) != set(dims):
+        raise InputError(
+            f"{variable.name} of the posterior has dimensions {', '.join(map(str, variable.dims))} "
+            f"where {', '.join(dims)} are needed; unstack or select before predicting."
+        )
+    return variable.transpose(*dims)
+
+
+def _chain_shares(chain_weights: xr.DataArray, draws: xr.DataArray) -> FloatArray:
+    """Give the weights of the chains that are left, found by name where chains have names."""
+    weights = _with_dims(chain_weights, ("chain",))
+    names = weights.indexes.get("chain")
+    if names is not None and names.is_unique and "chain" in draws.coords:
+        weights = weights.reindex(chain=draws["chain"].values)
+    return _shares(weights.values, draws.sizes["chain"])
+
+
+def _shares(chain_weights: FloatArray, n_chains: int) -> FloatArray:
+    """Bring the weights of chains to sum to 1."""
+    if chain_weights.shape != (n_chains,):
+        raise InputError(
+            f"chain_weights has shape {chain_weights.shape} for {n_chains} chains; give one each."
+        )
+    total = chain_weights.sum()
+    if not (np.isfinite(chain_weights).all() and (chain_weights >= 0).all() and total > 0):
+        raise InputError(
+            f"chain_weights is {chain_weights.tolist()}; weights are finite, not negative, and "
+            "not all zero. Select chains that have weight, or give them some."
+        )
+    return chain_weights / total
+
+
+def _path(path: str | Path) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"path={path!r}: give the name of a file.")
+    return Path(path)
 
 
 def _plain(value: Any) -> Any:
