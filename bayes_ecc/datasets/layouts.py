@@ -28,7 +28,7 @@ class Option:
     Attributes
     ----------
     kind : {"text", "list", "pairs", "prices"}
-        One word; several; several KEY=VALUE; a JSON file of prices.
+        One word; several; several NAME=VALUE; a JSON file of prices.
     help : str
         What it is for, in one line.
     choices : tuple of str
@@ -85,7 +85,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
             load_open_llm_leaderboard,
             "Open LLM Leaderboard v2: folders of samples_leaderboard_<task>_<time>.json",
             {
-                "tasks": Option("list", "tasks or benchmarks to read, such as mmlu_pro"),
+                "tasks": Option("list", "a task or benchmark to read, such as mmlu_pro"),
                 "metric": Option("text", "what to take as the score (default: the leaderboard's)"),
             },
         ),
@@ -93,7 +93,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
             load_score_arrays,
             "processed arrays of correctness with names of LLMs (npz, npy, json)",
             {
-                "models": Option("list", "names of the LLMs where the file has none"),
+                "models": Option("list", "the name of an LLM, in order, where the file has none"),
                 "rows": Option("text", "what the rows are, if unclear", ("models", "queries")),
             },
         ),
@@ -103,7 +103,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
             load_score_matrix,
             "a plain table: a row a query, a column an LLM",
             {
-                "labels": Option("list", "columns that are labels although they hold numbers"),
+                "labels": Option("list", "a column that is a label although it holds numbers"),
                 "rows": Option("text", "what the rows are, if unclear", ("queries", "models")),
             },
         ),
@@ -125,9 +125,9 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
             load_long_table,
             "a plain table: a row a comparison",
             {
-                "columns": Option("pairs", "names of columns: query_id=question winner=vote"),
-                "winners": Option("pairs", "what words mean: A=model_a draw=tie"),
-                "labels": Option("list", "columns that say something of the query"),
+                "columns": Option("pairs", "the name of a column, such as query_id=question"),
+                "winners": Option("pairs", "what a word means, such as draw=tie"),
+                "labels": Option("list", "a column that says something of the query"),
             },
         ),
     }
