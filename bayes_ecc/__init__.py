@@ -1,6 +1,8 @@
 """Which language model is good at what, and how sure that is."""
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 from bayes_ecc.audit import Audit, Finding, audit
 from bayes_ecc.baselines import LabelBradleyTerry
@@ -32,16 +34,30 @@ from bayes_ecc.metrics import (
     ranking_quality_gain,
     reliability_bins,
 )
-from bayes_ecc.posterior import Atoms, atoms, load_posterior, save_posterior
+from bayes_ecc.posterior import Atoms, atoms, training_data
 from bayes_ecc.selection import SearchResult, SettingsSearch, search
+from bayes_ecc.storage import load_posterior, save_posterior
+
+if TYPE_CHECKING:
+    from bayes_ecc.bayesian import BayesianECC as BayesianECC
 
 __version__ = version("bayes-ecc")
+
+_SLOW = {"BayesianECC": "bayes_ecc.bayesian"}  # importing PyMC takes seconds, and EM needs none
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SLOW:
+        return getattr(import_module(_SLOW[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "ECC",
     "Atoms",
     "Audit",
     "BayesEccError",
+    "BayesianECC",
     "BradleyTerry",
     "Bundle",
     "Comparisons",
@@ -75,5 +91,6 @@ __all__ = [
     "save_posterior",
     "search",
     "simulate",
+    "training_data",
     "unit_embeddings",
 ]

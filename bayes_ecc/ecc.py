@@ -23,7 +23,7 @@ from bayes_ecc.em import EMData, EMSettings, Evidence, State, fit_cluster_streng
 from bayes_ecc.embeddings import unit_embeddings
 from bayes_ecc.errors import ConvergenceWarning, InputError
 from bayes_ecc.inference import PosteriorPredictions
-from bayes_ecc.posterior import make_posterior
+from bayes_ecc.posterior import identifiers, make_posterior
 from bayes_ecc.random import RandomState, as_generator
 from bayes_ecc.selection import search
 from bayes_ecc.validation import evaluate_on_splits, inner_splits
@@ -213,7 +213,7 @@ class ECC(PosteriorPredictions, BaseEstimator):
                 stacklevel=2,
             )
         self.settings_ = {**settings, "n_clusters": n_clusters}
-        self._learn(comparisons, em, best, history, converged)
+        self._learn(comparisons, unit, em, best, history, converged)
         return self
 
     # ---------------------------------------------------------------- fitting
@@ -319,6 +319,7 @@ class ECC(PosteriorPredictions, BaseEstimator):
     def _learn(
         self,
         comparisons: Comparisons,
+        unit: FloatArray,
         em: EMSettings,
         best: State,
         history: Sequence[float],
@@ -337,6 +338,7 @@ class ECC(PosteriorPredictions, BaseEstimator):
             rule="per_query_mean",
             estimator="ECC",
             settings={**self.get_params(), **self.settings_},
+            training=(comparisons, unit),
             groups={
                 "sample_stats": xr.Dataset(
                     {
@@ -351,11 +353,9 @@ class ECC(PosteriorPredictions, BaseEstimator):
         posterior = self.posterior_["posterior"]
         self.strengths_ = posterior["strengths"].isel(chain=0, draw=0, drop=True)
         self.centroids_ = posterior["centroids"].isel(chain=0, draw=0, drop=True)
-        ids = comparisons.queries
-        labels = ids.to_numpy() if ids.dtype.kind in "iu" else ids.to_numpy(dtype=object)
         self.responsibilities_ = xr.DataArray(
             best.responsibilities,
-            {"query": labels, "cluster": np.arange(n_clusters)},
+            {"query": identifiers(comparisons.queries), "cluster": np.arange(n_clusters)},
             ("query", "cluster"),
             name="responsibilities",
         )

@@ -25,7 +25,7 @@ from bayes_ecc.checks import check_choice
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.embeddings import unit_embeddings
 from bayes_ecc.errors import InputError, NotFittedError
-from bayes_ecc.posterior import Atoms, atoms
+from bayes_ecc.posterior import Atoms, atoms, identifiers
 
 type FloatArray = NDArray[np.floating[Any]]
 type RankBy = Literal["win_probability", "strength"]
@@ -131,6 +131,19 @@ def mean_win_probability(strengths: FloatArray) -> FloatArray:
     return (matrix.sum(axis=-1) - 0.5) / (strengths.shape[-1] - 1)
 
 
+def win_probabilities(posterior: Atoms, signals: Signals, comparisons: Comparisons) -> FloatArray:
+    """Give P(second beats first), (n_comparisons,); queries and models are coded as the atoms'."""
+    n_models = len(posterior.models)
+    pairs, pair = np.unique(comparisons.first * n_models + comparisons.second, return_inverse=True)
+    first, second = pairs // n_models, pairs % n_models
+    mean = np.zeros(len(comparisons))
+    for s, share, responsibilities in iterate_responsibilities(posterior, signals):
+        theta = posterior.strengths[s]
+        table = expit(theta[:, second] - theta[:, first]).T
+        mean += share * np.einsum("nk,nk->n", responsibilities[comparisons.query], table[pair])
+    return np.minimum(mean, 1.0)  # rounding of a sum of shares
+
+
 def predict_responsibilities(
     posterior: xr.DataTree,
     *,
@@ -174,7 +187,7 @@ def predict_responsibilities(
     mean = np.zeros((len(signals.queries), source.n_clusters))
     for _, share, responsibilities in iterate_responsibilities(source, signals):
         mean += share * responsibilities
-    coords = {"query": _labels(signals.queries), "cluster": _clusters(posterior)}
+    coords = {"query": identifiers(signals.queries), "cluster": _clusters(posterior)}
     return xr.DataArray(mean, coords, ("query", "cluster"), name="responsibilities")
 
 
@@ -221,16 +234,7 @@ def predict_win_probability(
     signals = read_signals(
         source, embeddings=embeddings, probes=probes, queries=comparisons.queries
     )
-    rows = comparisons.with_models(source.models)
-    n_models = len(source.models)
-    pairs, pair = np.unique(rows.first * n_models + rows.second, return_inverse=True)
-    first, second = pairs // n_models, pairs % n_models
-    mean = np.zeros(len(rows))
-    for s, share, responsibilities in iterate_responsibilities(source, signals):
-        theta = source.strengths[s]
-        table = expit(theta[:, second] - theta[:, first]).T
-        mean += share * np.einsum("nk,nk->n", responsibilities[rows.query], table[pair])
-    return np.minimum(mean, 1.0)  # rounding of a sum of shares
+    return win_probabilities(source, signals, comparisons.with_models(source.models))
 
 
 def predict_ranking(
@@ -280,7 +284,7 @@ def predict_ranking(
         theta = source.strengths[s]
         win += share * (responsibilities @ mean_win_probability(theta))
         strength += share * (responsibilities @ (theta - theta.mean(axis=1, keepdims=True)))
-    coords = {"query": _labels(signals.queries), "llm": source.models.to_numpy(dtype=object)}
+    coords = {"query": identifiers(signals.queries), "llm": source.models.to_numpy(dtype=object)}
     return _ranked(win, strength, by, coords)
 
 
@@ -394,10 +398,6 @@ def _query_index(queries: Iterable[Hashable]) -> pd.Index:
         twice = index[index.duplicated()][0]
         raise InputError(f"queries holds {twice!r} more than once; identifiers must be unique.")
     return index
-
-
-def _labels(queries: pd.Index) -> NDArray[Any]:
-    return queries.to_numpy() if queries.dtype.kind in "iu" else queries.to_numpy(dtype=object)
 
 
 def _clusters(posterior: xr.DataTree) -> NDArray[Any]:

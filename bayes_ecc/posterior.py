@@ -7,11 +7,9 @@ chains x draws atoms. Inference, metrics, routing and plots ask the container, n
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +17,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.embeddings import SphereProjection
 from bayes_ecc.errors import InputError
 
@@ -81,6 +80,10 @@ class Atoms:
         """Number of clusters."""
         return self.strengths.shape[1]
 
+    def with_probe_power(self, probe_power: float) -> Atoms:
+        """Give the same atoms with another probe power."""
+        return replace(self, probe_power=probe_power)
+
     def used(self) -> Iterator[tuple[int, float]]:
         """Iterate over the positions and shares of the atoms that carry weight."""
         return ((s, float(share)) for s, share in enumerate(self.share) if share > 0)
@@ -100,6 +103,7 @@ def make_posterior(
     settings: Mapping[str, Any],
     projection: SphereProjection | None = None,
     chain_weights: FloatArray | None = None,
+    training: tuple[Comparisons, FloatArray] | None = None,
     groups: Mapping[str, xr.Dataset] | None = None,
 ) -> xr.DataTree:
     """Build the container from arrays.
@@ -124,6 +128,9 @@ def make_posterior(
         What the fit did to embeddings first.
     chain_weights : ndarray, shape (n_chains,), optional
         Weights of the chains in predictions; equal by default.
+    training : (Comparisons, ndarray), optional
+        What was fitted, embeddings before projection: kept (as references) as observed_data and
+        constant_data, so that training queries can be looked up later.
     groups : mapping of str to xarray.Dataset, optional
         Further groups (sample_stats, log_likelihood, ...); a "posterior" or "constant_data" among
         them is merged into the one made here.
@@ -178,9 +185,14 @@ def make_posterior(
         "posterior": posterior,
         "constant_data": xr.Dataset(constant, coords={"chain": coords["chain"]}),
     }
+    if training is not None:
+        contents["observed_data"], coded = _training_data(*training, projection)
+        contents["constant_data"] = contents["constant_data"].merge(coded)
     for name, dataset in (groups or {}).items():
         contents[name] = contents[name].merge(dataset) if name in contents else dataset
     contents["constant_data"].attrs["evidence_rule"] = rule
+    if training is not None:
+        contents["constant_data"].attrs["ordered"] = int(training[0].ordered)
     tree = xr.DataTree.from_dict(contents)
     tree.attrs.update(
         format_version=FORMAT_VERSION,
@@ -269,106 +281,6 @@ def atoms(posterior: xr.DataTree) -> Atoms:
     )
 
 
-def save_posterior(posterior: xr.DataTree, path: str | Path) -> Path:
-    """Write a posterior to one netCDF file.
-
-    Parameters
-    ----------
-    posterior : xarray.DataTree
-        From any estimator of this library.
-    path : str or Path
-        File to write; an existing one is replaced only once the new one is complete.
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    InputError
-        If it is no posterior, or `path` is no place for a file.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from bayes_ecc import ECC, load_posterior, save_posterior, simulate
-    >>> data = simulate(n_queries=60, n_models=5, rng=0)
-    >>> fit = ECC(n_clusters=2, max_iter=500, rng=0).fit(data.comparisons, data.embeddings)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = save_posterior(fit.posterior_, f"{folder}/fit.nc")
-    ...     load_posterior(path).attrs["estimator"]
-    'ECC'
-    """
-    atoms(posterior)
-    target = _path(path)
-    if not target.parent.is_dir():
-        raise InputError(f"{target.parent} is not a folder; create it first.")
-    if target.is_dir():
-        raise InputError(f"{target} is a folder; name a file in it.")
-    partial = target.with_name(target.name + ".partial")
-    try:
-        posterior.to_netcdf(partial, engine="h5netcdf")
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
-    return target
-
-
-def load_posterior(path: str | Path) -> xr.DataTree:
-    """Read a posterior that `save_posterior` wrote.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-
-    Returns
-    -------
-    xarray.DataTree
-        In memory; it predicts exactly as the one saved.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, truncated, not a fit of this library, or of a newer format.
-
-    Examples
-    --------
-    >>> from bayes_ecc import InputError, load_posterior
-    >>> try:
-    ...     load_posterior("no-such-fit.nc")
-    ... except InputError as error:
-    ...     print(error)
-    no-such-fit.nc does not exist; save a fit there first.
-    """
-    source = _path(path)
-    if not source.is_file():
-        found = "is a folder" if source.is_dir() else "does not exist"
-        raise InputError(f"{source} {found}; save a fit there first.")
-    try:
-        # Without a word on the dimensions of plain HDF5 files there would be a warning of theirs.
-        with xr.open_datatree(source, engine="h5netcdf", phony_dims="access") as opened:
-            tree = opened.load()
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(
-            f"{source} cannot be read as a saved fit ({reason}); it may be truncated or of "
-            "another kind. Save the fit again."
-        ) from None
-    version = tree.attrs.get("format_version")
-    if not isinstance(version, int | np.integer):
-        raise InputError(
-            f"{source} is a netCDF file, but not a fit saved by bayes_ecc; use save_posterior."
-        )
-    if version > FORMAT_VERSION:
-        raise InputError(
-            f"{source} has format {version}, this version reads up to {FORMAT_VERSION}; "
-            "upgrade bayes_ecc."
-        )
-    atoms(tree)
-    return tree
-
-
 def _with_dims(variable: xr.DataArray, dims: tuple[str, ...]) -> xr.DataArray:
     """Order dimensions, a chain or draw that was selected singly being one of one."""
     for name in ("chain", "draw"):
@@ -407,10 +319,76 @@ def _shares(chain_weights: FloatArray, n_chains: int) -> FloatArray:
     return chain_weights / total
 
 
-def _path(path: str | Path) -> Path:
-    if not isinstance(path, str | os.PathLike):
-        raise InputError(f"path={path!r}: give the name of a file.")
-    return Path(path)
+def identifiers(index: pd.Index) -> NDArray[Any]:
+    """Give identifiers as a coordinate that netCDF can hold: whole numbers or objects."""
+    return index.to_numpy() if index.dtype.kind in "iu" else index.to_numpy(dtype=object)
+
+
+def training_data(posterior: xr.DataTree) -> tuple[Comparisons, FloatArray]:
+    """Read what a posterior was fitted to.
+
+    Parameters
+    ----------
+    posterior : xarray.DataTree
+        From any estimator of this library.
+
+    Returns
+    -------
+    comparisons : Comparisons
+    embeddings : ndarray, shape (n_queries, embedding_dim)
+        As projected by the fit.
+
+    Raises
+    ------
+    InputError
+        If the posterior does not hold them.
+
+    Examples
+    --------
+    >>> from bayes_ecc import ECC, simulate, training_data
+    >>> data = simulate(n_queries=60, n_models=5, rng=0)
+    >>> fit = ECC(n_clusters=2, max_iter=500, rng=0).fit(data.comparisons, data.embeddings)
+    >>> training_data(fit.posterior_)[0].n_queries
+    60
+    """
+    if "observed_data" not in posterior.children:
+        raise InputError("The posterior holds no training data; fit again to look queries up.")
+    observed = posterior.children["observed_data"].to_dataset(inherit=False)
+    coded = posterior.children["constant_data"].to_dataset(inherit=False)
+    comparisons = Comparisons.from_arrays(
+        coded["query_code"].values,
+        coded["first_code"].values,
+        coded["second_code"].values,
+        observed["outcome"].values,
+        weight=coded["comparison_weight"].values,
+        queries=observed["query"].values.tolist(),
+        models=posterior.children["posterior"]["llm"].values.tolist(),
+        ordered=bool(coded.attrs["ordered"]),
+    )
+    return comparisons, observed["embeddings"].values
+
+
+def _training_data(
+    comparisons: Comparisons, embeddings: FloatArray, projection: SphereProjection | None
+) -> tuple[xr.Dataset, xr.Dataset]:
+    """Lay out what was fitted: what is random in the model, and what is not."""
+    projected = embeddings if projection is None else projection.transform(embeddings)
+    observed = xr.Dataset(
+        {
+            "embeddings": (("query", "embedding_dim"), projected),
+            "outcome": ("comparison", comparisons.outcome),
+        },
+        coords={"query": identifiers(comparisons.queries)},
+    )
+    coded = xr.Dataset(
+        {
+            "query_code": ("comparison", comparisons.query),
+            "first_code": ("comparison", comparisons.first),
+            "second_code": ("comparison", comparisons.second),
+            "comparison_weight": ("comparison", comparisons.weight),
+        }
+    )
+    return observed, coded
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,468 @@
+"""The Bayesian companion of ECC: the same clusters, and how sure one can be of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any, Literal, Self
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+
+from bayes_ecc.alignment import agreement, align_chain, match_clusters
+from bayes_ecc.bradley_terry import check_comparisons
+from bayes_ecc.checks import check_choice, check_count, check_not_negative, check_positive
+from bayes_ecc.comparisons import Comparisons, OutcomeCounts
+from bayes_ecc.ecc import ECC, read_start
+from bayes_ecc.embeddings import SphereProjection, unit_embeddings
+from bayes_ecc.errors import ConvergenceWarning, InputError, NotFittedError
+from bayes_ecc.inference import PosteriorPredictions, softmax_rows
+from bayes_ecc.mixture_settings import MixtureSettings, choose_settings
+from bayes_ecc.models.ecc_mixture import Priors, ecc_mixture
+from bayes_ecc.posterior import EVIDENCE_RULES, EvidenceRule, make_posterior
+from bayes_ecc.random import RandomState, as_generator
+from bayes_ecc.samplers import GibbsProblem, GibbsState, initial_values, log_joint
+from bayes_ecc.sampling import SAMPLERS, Sampler, sample_mixture
+
+type FloatArray = NDArray[np.floating[Any]]
+
+_START_ITERATIONS = 50
+_START_SPREAD = 2.0  # logits: the spread of strengths that EM starts expect
+_ALIGNMENT_QUERIES = 2000  # enough to tell clusters apart, at a fraction of the time
+
+
+class BayesianECC(PosteriorPredictions, BaseEstimator):
+    r"""Evidence-calibrated clusters with a posterior: the mixture whose mode ECC looks for.
+
+    .. math::
+
+        \pi \sim Dirichlet(\alpha), \quad c_k \sim U(S^{d-1}), \quad
+        \theta_{0m} \sim N(0, s_0), \quad \tau \sim HalfNormal(s_\tau), \quad
+        \theta_{km} \sim N(\theta_{0m}, \tau) \\
+        p(x_q, y_q) = \sum_k \pi_k \exp(\kappa x_q \cdot c_k)
+            \prod_{n \in N_q} BT(y_n | \theta_k)^w
+
+    Each cluster's strengths are pooled towards the global ones as far as the data allow.
+
+    Parameters
+    ----------
+    n_clusters : int
+        Number of clusters K; at most the number of queries.
+    concentration : float or "auto"
+        Kappa. "auto" chooses what predicts held-out comparisons of the training queries best: the
+        likelihood of the embeddings alone would point far too high.
+    evidence_power : float
+        What multiplies a training comparison's log-likelihood; 1 is Bayes' rule. More may predict
+        better and be calibrated worse.
+    probe_power : float or "auto"
+        What multiplies a probe's log-likelihood at prediction.
+    embedding_dim : int or None
+        Embeddings are projected to this many dimensions (at most as many as they have); None keeps
+        them. In hundreds of dimensions a tempered concentration blurs the centroids.
+    priors : Priors, optional
+        ``Priors()`` by default.
+    sampler : {"gibbs", "nuts", "advi"}
+        Gibbs is exact and fast; NUTS is for small problems and as a referee; "advi" is an
+        approximation, and said to be one wherever it is shown.
+    starts : {"independent", "em"} or array-like, shape (n_queries, n_clusters)
+        "independent" gives each chain an EM start of its own; the chains are several solutions,
+        weighted by how well they predict left-out queries. "em" starts all chains at one EM
+        solution: a local posterior. Responsibilities of your own start all chains, too.
+    chains, tune, draws : int
+        Chains, and sweeps of each: discarded, then kept.
+    evidence_rule : {"per_comparison", "per_query_mean"}
+        Whether a query's comparisons add up or are averaged; ECC averages.
+    checks : bool
+        Whether to compute log-likelihoods and diagnose the fit; a few seconds at full size.
+    cores : int, optional
+        Processes; by default as many as there are processors and chains.
+    progress : bool, optional
+        Whether to show progress bars; by default on a terminal only.
+    rng : int, numpy.random.Generator or None
+        Randomness of everything.
+
+    Attributes
+    ----------
+    posterior_ : xarray.DataTree
+        Groups posterior, sample_stats, constant_data, observed_data and, with `checks`,
+        log_likelihood, log_prior, invariants and diagnostics.
+    settings_ : dict
+        The values used of n_clusters, concentration, evidence_power and probe_power.
+    selection_ : SearchResult
+        What was tried, if a setting was "auto".
+    diagnosis_ : Diagnosis
+        The checks of the fit, with `checks`.
+    n_iter_ : int
+        Sweeps of each chain, tuning included.
+
+    See Also
+    --------
+    ECC : the reference estimator, a posterior with one atom.
+
+    Examples
+    --------
+    >>> from bayes_ecc import BayesianECC, simulate
+    >>> data = simulate(n_queries=200, n_models=5, n_clusters=3, rng=0)
+    >>> fit = BayesianECC(
+    ...     n_clusters=3, concentration=6.0, probe_power=3.0, chains=2, tune=50, draws=50,
+    ...     checks=False, cores=1, rng=0,
+    ... ).fit(data.comparisons, data.embeddings)
+    >>> dict(fit.posterior_["posterior"]["strengths"].sizes)
+    {'chain': 2, 'draw': 50, 'cluster': 3, 'llm': 5}
+    >>> probes, rest = data.comparisons.take_probes(1)
+    >>> fit.predict_win_probability(rest, embeddings=data.embeddings, probes=probes).shape
+    (1200,)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 30,
+        *,
+        concentration: float | Literal["auto"] = "auto",
+        evidence_power: float = 1.0,
+        probe_power: float | Literal["auto"] = "auto",
+        embedding_dim: int | None = 32,
+        priors: Priors | None = None,
+        sampler: Sampler = "gibbs",
+        starts: Literal["independent", "em"] | ArrayLike = "independent",
+        chains: int = 4,
+        tune: int = 500,
+        draws: int = 500,
+        evidence_rule: EvidenceRule = "per_comparison",
+        checks: bool = True,
+        cores: int | None = None,
+        progress: bool | None = None,
+        rng: RandomState = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.concentration = concentration
+        self.evidence_power = evidence_power
+        self.probe_power = probe_power
+        self.embedding_dim = embedding_dim
+        self.priors = priors
+        self.sampler = sampler
+        self.starts = starts
+        self.chains = chains
+        self.tune = tune
+        self.draws = draws
+        self.evidence_rule = evidence_rule
+        self.checks = checks
+        self.cores = cores
+        self.progress = progress
+        self.rng = rng
+
+    @classmethod
+    def matching(cls, ecc: ECC, **changed: Any) -> Self:
+        """Give the estimator whose negative log density is ECC's objective over T.
+
+        A fixed point of the ECC fit is a stationary point of that model (in the strengths, and in
+        the centroids along the sphere), so it says how sure one can be of an ECC solution.
+
+        Parameters
+        ----------
+        ecc : ECC
+            A fitted one, clustering by both kinds of evidence.
+        **changed
+            Arguments of `BayesianECC` to set otherwise, such as `chains` and `rng`.
+
+        Returns
+        -------
+        BayesianECC
+            Not fitted yet; fit it to the data of the ECC fit.
+
+        Raises
+        ------
+        InputError
+            If `ecc` is not fitted, or clusters by one kind of evidence only.
+
+        Examples
+        --------
+        >>> from bayes_ecc import ECC, BayesianECC, simulate
+        >>> data = simulate(n_queries=200, n_models=5, rng=0)
+        >>> ecc = ECC(n_clusters=3, embedding_weight=1.0, rng=0)
+        >>> ecc = ecc.fit(data.comparisons, data.embeddings)
+        >>> round(BayesianECC.matching(ecc).concentration, 6)
+        10.0
+        """
+        if not isinstance(ecc, ECC):
+            raise InputError(f"ecc must be an ECC, not {type(ecc).__name__}.")
+        if not hasattr(ecc, "posterior_"):
+            raise NotFittedError("This ECC is not fitted yet: fit it before matching it.")
+        if ecc.evidence != "both":
+            raise InputError(f"evidence={ecc.evidence!r} of the ECC: only 'both' has a density.")
+        used = ecc.settings_
+        temperature = used["temperature"]
+        arguments: dict[str, Any] = {
+            "concentration": used["embedding_weight"] / temperature,
+            "evidence_power": 1 / temperature,
+            "probe_power": 1 / temperature,
+            "embedding_dim": None,
+            "priors": Priors.matched(temperature, used["ridge"]),
+            "starts": ecc.responsibilities_.values,
+            "evidence_rule": "per_query_mean",
+        }
+        return cls(used["n_clusters"], **{**arguments, **changed})
+
+    def fit(self, comparisons: Comparisons, embeddings: ArrayLike) -> Self:
+        """Sample the posterior.
+
+        Parameters
+        ----------
+        comparisons : Comparisons
+            Training comparisons. A query without any takes part through its embedding.
+        embeddings : array-like, shape (n_queries, embedding_dim)
+            Row i belongs to `comparisons.queries[i]`.
+
+        Returns
+        -------
+        BayesianECC
+            Itself. After an interruption, with what was drawn so far.
+
+        Raises
+        ------
+        InputError
+            If the data or a setting cannot be used; the message says what to change.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If a check of the fit failed, naming it, or sampling was interrupted.
+        """
+        check_comparisons(comparisons)
+        unit = unit_embeddings(embeddings, comparisons.n_queries)
+        rng = as_generator(self.rng)
+        settings = self._checked(comparisons, unit)
+        priors = self.priors or Priors()
+        if "auto" in (settings.concentration, settings.probe_power):
+            self.selection_ = choose_settings(
+                comparisons, unit, settings, priors, rng, progress=self.progress
+            )
+            settings = settings._replace(**self.selection_.best)
+        projection = None
+        if settings.embedding_dim is not None:
+            projection = SphereProjection.fit(unit, settings.embedding_dim)
+        projected = unit if projection is None else projection.transform(unit)
+        counts = comparisons.outcome_counts(per_query_mean=settings.rule == "per_query_mean")
+        model = ecc_mixture(
+            projected,
+            counts,
+            n_clusters=settings.n_clusters,
+            concentration=settings.concentration,
+            evidence_power=settings.evidence_power,
+            priors=priors,
+            models=comparisons.models.tolist(),
+        )
+        references = self._references(comparisons, projected, settings, priors, rng)
+        starts = [
+            initial_values(model, _draw_labels(reference, rng), rng=rng) for reference in references
+        ]
+        trace = sample_mixture(
+            model,
+            starts,
+            sampler=self.sampler,
+            tune=self.tune,
+            draws=self.draws,
+            rng=rng,
+            cores=self.cores,
+            progress=self.progress,
+        )
+        self.settings_ = {
+            "n_clusters": settings.n_clusters,
+            "concentration": settings.concentration,
+            "evidence_power": settings.evidence_power,
+            "probe_power": settings.probe_power,
+        }
+        self.n_iter_ = self.tune + self.draws
+        found = _align(trace["posterior"].to_dataset(), references, projected, counts, settings)
+        self._learn(found, trace, comparisons, unit, projection, settings)
+        if found.sizes["draw"] < self.draws:
+            warnings.warn(
+                f"Sampling was interrupted; {found.sizes['draw']} of {self.draws} draws a chain "
+                "were kept. Fit again for all.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    # ---------------------------------------------------------------- parts of a fit
+
+    def _checked(self, comparisons: Comparisons, unit: FloatArray) -> MixtureSettings:
+        """Check every argument before anything takes time."""
+        n_clusters = check_count("n_clusters", self.n_clusters)
+        if n_clusters > comparisons.n_queries:
+            raise InputError(
+                f"n_clusters={n_clusters} exceeds the {comparisons.n_queries} queries; use fewer "
+                "clusters or more queries."
+            )
+        for name in ("chains", "draws"):
+            check_count(name, getattr(self, name))
+        check_count("tune", self.tune, least=0)
+        check_choice("sampler", self.sampler, SAMPLERS)
+        check_choice("evidence_rule", self.evidence_rule, EVIDENCE_RULES)
+        if isinstance(self.starts, str):
+            check_choice("starts", self.starts, ("independent", "em"))
+        if self.priors is not None and not isinstance(self.priors, Priors):
+            raise InputError(f"priors={self.priors!r}: give a Priors, or None for the defaults.")
+        dim = self.embedding_dim
+        if dim is not None:
+            dim = min(check_count("embedding_dim", dim, least=2), *unit.shape)
+        return MixtureSettings(
+            n_clusters=n_clusters,
+            concentration=_number_or_auto("concentration", self.concentration),
+            evidence_power=check_positive("evidence_power", self.evidence_power),
+            probe_power=_number_or_auto("probe_power", self.probe_power),
+            rule=self.evidence_rule,
+            embedding_dim=dim,
+        )
+
+    def _references(
+        self,
+        comparisons: Comparisons,
+        projected: FloatArray,
+        settings: MixtureSettings,
+        priors: Priors,
+        rng: np.random.Generator,
+    ) -> list[FloatArray]:
+        """Give the responsibilities each chain starts from and is aligned to."""
+        if not isinstance(self.starts, str):
+            given = read_start(self.starts, comparisons.n_queries, settings.n_clusters)
+            return [given] * self.chains
+        if self.starts == "em":
+            return [_em_start(comparisons, projected, settings, priors, rng)] * self.chains
+        return [
+            _em_start(comparisons, projected, settings, priors, rng) for _ in range(self.chains)
+        ]
+
+    def _learn(
+        self,
+        found: xr.Dataset,
+        trace: xr.DataTree,
+        comparisons: Comparisons,
+        unit: FloatArray,
+        projection: SphereProjection | None,
+        settings: MixtureSettings,
+    ) -> None:
+        """Put the container together, weigh the chains, and check the fit."""
+        independent = isinstance(self.starts, str) and self.starts == "independent"
+        extra = found[["global_strengths", "tau"]]
+        groups = {"posterior": extra, "constant_data": found[["cluster_agreement"]]}
+        if "sample_stats" in trace.children:
+            groups["sample_stats"] = trace["sample_stats"].to_dataset()
+        arguments = {name: value for name, value in self.get_params().items() if name != "starts"}
+        tree = make_posterior(
+            strengths=found["strengths"].values,
+            centroids=found["centroids"].values,
+            weights=found["weights"].values,
+            models=comparisons.models,
+            concentration=settings.concentration,
+            evidence_power=settings.evidence_power,
+            probe_power=settings.probe_power,
+            rule=settings.rule,
+            estimator=type(self).__name__,
+            settings={**arguments, **self.settings_},
+            projection=projection,
+            training=(comparisons, unit),
+            groups=groups,
+        )
+        tree.attrs["sampler"] = self.sampler
+        tree.attrs["approximate"] = int(self.sampler == "advi")
+        tree.attrs["clusters_matched"] = int(not independent or self.chains == 1)
+        self.posterior_ = tree
+
+
+def _em_start(
+    comparisons: Comparisons,
+    projected: FloatArray,
+    settings: MixtureSettings,
+    priors: Priors,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Fit ECC with the settings that resemble the mixture's; give its responsibilities."""
+    per_query = 1.0
+    if settings.rule == "per_comparison":
+        weight = comparisons.query_weight
+        per_query = float(weight[weight > 0].mean())
+    temperature = 1 / (settings.evidence_power * per_query)
+    spread = priors.tau or _START_SPREAD
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a start need not have converged
+        fit = ECC(
+            settings.n_clusters,
+            embedding_weight=settings.concentration * temperature,
+            temperature=temperature,
+            ridge=temperature / spread**2,
+            max_iter=_START_ITERATIONS,
+            rng=rng,
+        ).fit(comparisons, projected)
+    return fit.responsibilities_.values.astype(float)
+
+
+def _draw_labels(responsibilities: FloatArray, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Draw one cluster for each query."""
+    cumulative = responsibilities.cumsum(axis=1)
+    threshold = rng.random(len(cumulative)) * cumulative[:, -1]
+    labels = (cumulative <= threshold[:, None]).sum(axis=1)
+    return np.minimum(labels, cumulative.shape[1] - 1)
+
+
+def _align(
+    draws: xr.Dataset,
+    references: list[FloatArray],
+    projected: FloatArray,
+    counts: OutcomeCounts,
+    settings: MixtureSettings,
+) -> xr.Dataset:
+    """Renumber clusters: every draw as its chain's start, every chain as the first.
+
+    How far each chain's clusters agree with the first chain's is kept as `cluster_agreement`.
+    """
+    n_queries = len(projected)
+    sample = np.unique(np.linspace(0, n_queries - 1, _ALIGNMENT_QUERIES).astype(int))
+    problem = GibbsProblem.from_counts(
+        projected[sample],
+        counts._replace(matrix=counts.matrix[sample]),
+        n_clusters=settings.n_clusters,
+        n_models=draws.sizes["llm"],
+        concentration=settings.concentration,
+        evidence_power=settings.evidence_power,
+    )
+    chains, means = [], []
+    for c, reference in enumerate(references):
+        chain = draws.isel(chain=[c])
+        aligned = align_chain(reference[sample], _responsibilities(chain, problem))
+        order = aligned.order
+        if means:
+            order = order[:, match_clusters(means[0], aligned.mean)]
+            matched = aligned.mean[:, match_clusters(means[0], aligned.mean)]
+        else:
+            matched = aligned.mean
+        means.append(matched)
+        index = xr.DataArray(order, dims=("draw", "cluster"))
+        for name in ("strengths", "centroids", "weights"):
+            chain[name] = chain[name].isel(cluster=index).transpose(*chain[name].dims)
+        chains.append(chain)
+    result = xr.concat(chains, dim="chain")
+    shares = [agreement(means[0], mean) for mean in means]
+    result["cluster_agreement"] = (("chain", "cluster"), np.array(shares))
+    return result
+
+
+def _responsibilities(chain: xr.Dataset, problem: GibbsProblem) -> Iterator[FloatArray]:
+    values = {name: chain[name].values[0] for name in ("weights", "strengths", "centroids")}
+    for draw in range(chain.sizes["draw"]):
+        state = GibbsState(
+            weights=values["weights"][draw],
+            global_strengths=np.zeros(problem.n_models),
+            tau=1.0,
+            strengths=values["strengths"][draw],
+            centroids=values["centroids"][draw],
+        )
+        yield softmax_rows(log_joint(state, problem))[0]
+
+
+def _number_or_auto(name: str, value: Any) -> float | Literal["auto"]:
+    if isinstance(value, str) and value == "auto":
+        return "auto"
+    return check_not_negative(name, value)

@@ -1,0 +1,173 @@
+"""Concentration and probe power of the mixture, chosen by how well they predict held-out votes.
+
+The likelihood of the embeddings would choose a far too large concentration: the mixture would
+rather explain dozens of embedding coordinates than a handful of comparisons. What counts is how
+well held-out comparisons are predicted, so short chains are run on inner splits of the training
+queries, one for each candidate concentration; the probe power is read off the same chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayes_ecc.comparisons import Comparisons
+from bayes_ecc.embeddings import SphereProjection
+from bayes_ecc.inference import read_signals, win_probabilities
+from bayes_ecc.metrics import bt_loss
+from bayes_ecc.models.ecc_mixture import Priors
+from bayes_ecc.posterior import Atoms, EvidenceRule
+from bayes_ecc.samplers import GibbsProblem, GibbsState, draw_parameters, gibbs_sweep
+from bayes_ecc.selection import SearchResult, search
+from bayes_ecc.validation import InnerSplit, inner_splits
+
+type FloatArray = NDArray[np.floating[Any]]
+
+CONCENTRATION_GRID = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+PROBE_POWER_GRID = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 16.0, 24.0, 32.0)
+_START = {"concentration": 6.0, "probe_power": 8.0}
+_SPLITS, _CHAINS, _TUNE, _DRAWS, _THIN = 2, 2, 150, 100, 5
+
+
+class MixtureSettings(NamedTuple):
+    """What a mixture is fitted with; see `BayesianECC`."""
+
+    n_clusters: int
+    concentration: float | Literal["auto"]
+    evidence_power: float
+    probe_power: float | Literal["auto"]
+    rule: EvidenceRule
+    embedding_dim: int | None
+
+
+def choose_settings(
+    comparisons: Comparisons,
+    embeddings: FloatArray,
+    settings: MixtureSettings,
+    priors: Priors,
+    rng: np.random.Generator,
+    *,
+    progress: bool | None = None,
+) -> SearchResult:
+    """Choose the settings that are "auto" on inner splits of the training queries.
+
+    Parameters
+    ----------
+    comparisons : Comparisons
+        Training comparisons.
+    embeddings : ndarray, shape (n_queries, input_dim)
+        Unit length, before projection.
+    settings : MixtureSettings
+        Those that are not "auto" are kept.
+    priors : Priors
+    rng : numpy.random.Generator
+        Randomness of splits and chains; all candidates meet the same.
+    progress : bool, optional
+        Whether to show a progress bar; by default on a terminal only.
+
+    Returns
+    -------
+    SearchResult
+        Its `best` holds concentration and probe_power.
+    """
+    splits = inner_splits(comparisons, _SPLITS, rng=rng)
+    problems = [_InnerProblem(split, embeddings, settings, priors) for split in splits]
+    losses: dict[float, dict[float, list[float]]] = {}
+    grid: dict[str, Sequence[float]] = {
+        "concentration": CONCENTRATION_GRID
+        if settings.concentration == "auto"
+        else (settings.concentration,),
+        "probe_power": PROBE_POWER_GRID
+        if settings.probe_power == "auto"
+        else (settings.probe_power,),
+    }
+
+    def evaluate(candidate: dict[str, Any]) -> list[float]:
+        concentration, power = candidate["concentration"], candidate["probe_power"]
+        if concentration not in losses:
+            by_split = [problem.losses(concentration, grid["probe_power"]) for problem in problems]
+            losses[concentration] = {
+                p: [split[p] for split in by_split] for p in grid["probe_power"]
+            }
+        return losses[concentration][power]
+
+    start = {name: _START[name] for name, values in grid.items() if len(values) > 1}
+    return search(evaluate, grid, start=start, progress=progress)
+
+
+class _InnerProblem:
+    """One inner split, projected once, on which candidates are tried."""
+
+    def __init__(
+        self, split: InnerSplit, embeddings: FloatArray, settings: MixtureSettings, priors: Priors
+    ) -> None:
+        train, held_out = (
+            embeddings[split.train_positions],
+            embeddings[split.validation_positions],
+        )
+        if settings.embedding_dim is not None:
+            dim = min(settings.embedding_dim, len(train))
+            projection = SphereProjection.fit(train, dim)
+            train, held_out = projection.transform(train), projection.transform(held_out)
+        self.split, self.settings, self.priors = split, settings, priors
+        self.train, self.held_out = train, held_out
+        mean = settings.rule == "per_query_mean"
+        self.counts = split.train.outcome_counts(per_query_mean=mean)
+
+    def losses(self, concentration: float, powers: Sequence[float]) -> dict[float, float]:
+        """Run short chains at a concentration; give the validation loss by probe power."""
+        split, settings = self.split, self.settings
+        problem = GibbsProblem.from_counts(
+            self.train,
+            self.counts,
+            n_clusters=settings.n_clusters,
+            n_models=split.train.n_models,
+            concentration=concentration,
+            evidence_power=settings.evidence_power,
+            weight_alpha=self.priors.weight_alpha,
+            global_scale=self.priors.global_scale,
+            tau_scale=None if self.priors.tau else self.priors.tau_scale,
+        )
+        states = []
+        for rng in np.random.default_rng(split.seed).spawn(_CHAINS):
+            state = self._random_start(problem, rng)
+            for sweep in range(_TUNE + _DRAWS):
+                state = gibbs_sweep(state, problem, rng)[0]
+                if sweep >= _TUNE and sweep % _THIN == 0:
+                    states.append(state)
+        found = Atoms(
+            strengths=np.stack([state.strengths for state in states]),
+            centroids=np.stack([state.centroids for state in states]),
+            log_weights=np.log([state.weights for state in states]),
+            share=np.full(len(states), 1 / len(states)),
+            concentration=concentration,
+            probe_power=1.0,
+            rule=settings.rule,
+            projection=None,
+            models=split.train.models,
+        )
+        signals = read_signals(found, embeddings=self.held_out, probes=split.probes)
+        return {
+            power: bt_loss(
+                win_probabilities(found.with_probe_power(power), signals, split.scored),
+                split.scored,
+            )
+            for power in powers
+        }
+
+    def _random_start(self, problem: GibbsProblem, rng: np.random.Generator) -> GibbsState:
+        """Let queries join the nearest of K of their own; parameters follow."""
+        n_clusters = problem.n_clusters
+        few = len(problem.embeddings) < n_clusters
+        seeds = problem.embeddings[rng.choice(len(problem.embeddings), n_clusters, replace=few)]
+        state = GibbsState(
+            weights=np.full(n_clusters, 1 / n_clusters),
+            global_strengths=np.zeros(problem.n_models),
+            tau=self.priors.tau or self.priors.tau_scale,
+            strengths=np.zeros((n_clusters, problem.n_models)),
+            centroids=seeds.astype(float),
+        )
+        return draw_parameters((problem.embeddings @ seeds.T).argmax(axis=1), state, problem, rng)
