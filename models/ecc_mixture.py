@@ -373,7 +373,7 @@ def _checked(
     n_models = needed if models is None else len(models)
     if n_models < needed:
         raise InputError(f"models has {n_models} names but the counts hold {needed} models.")
-    if isinstance(n_clusters, bool) or n_clusters != int(n_clusters) or n_clusters < 1:
+    if not isinstance(n_clusters, int | np.integer) or n_clusters < 1:
         raise InputError(f"n_clusters={n_clusters!r}: give a whole number, 1 or more.")
     for name, value in (("concentration", concentration), ("evidence_power", evidence_power)):
         if not 0 <= value < math.inf:

@@ -27,6 +27,7 @@ type FloatArray = NDArray[np.floating[Any]]
 
 _TERMS = 8  # of the series before the rest is lumped; the module's error bounds are for this number
 _EXACT_UP_TO = 3  # a unit draw costs about as much as three of the series' terms
+_UNIT_DRAWS_UP_TO = 100.0  # tilts from some 200 on break the unit draws of package polyagamma
 _SMALL_TILT = 0.1  # below it the closed forms cancel, a Taylor series does not
 
 
@@ -95,6 +96,7 @@ def random_polya_gamma(shape: ArrayLike, tilt: ArrayLike, *, rng: RandomState = 
     generator = as_generator(rng)
     flat_h, flat_z = h.ravel(), np.abs(z.ravel())
     whole = (flat_h <= _EXACT_UP_TO) & (flat_h == np.floor(flat_h))
+    whole &= flat_z <= _UNIT_DRAWS_UP_TO
     draws = np.empty(flat_h.shape)
     if whole.any():
         draws[whole] = random_polyagamma(

@@ -214,8 +214,8 @@ def log_joint(state: GibbsState, problem: GibbsProblem) -> FloatArray:
     """
     dtype = problem.embeddings.dtype
     directions = (problem.concentration * state.centroids).astype(dtype)
-    theta = state.strengths
-    log_win = -np.logaddexp(0, theta[:, problem.loser] - theta[:, problem.winner])
+    gap = state.strengths[:, problem.loser] - state.strengths[:, problem.winner]
+    log_win = -np.maximum(gap, 0) - np.log1p(np.exp(-np.abs(gap)))  # logaddexp is 3 times slower
     table = problem.embeddings @ directions.T
     table += np.log(state.weights).astype(dtype)
     table += problem.wins @ np.ascontiguousarray(log_win.T, dtype=dtype)

@@ -61,6 +61,17 @@ def test_the_error_bounds_of_the_module_hold():
         assert abs(2 * variance**2 / mean - 2 * (tail**3).sum()) < bound * 2 * (factor**3).sum()
 
 
+@pytest.mark.parametrize("h", [0.5, 1.0, 2.0, 40.5])
+@pytest.mark.parametrize("z", [30.0, 99.0, 101.0, 800.0, 1e5])
+def test_extreme_tilts_keep_mean_and_variance(h, z):
+    n = 40_000
+    x = random_polya_gamma(np.full(n, h), z, rng=1)
+    mean, variance = polya_gamma_moments(h, z)
+    assert x.mean() == pytest.approx(mean, abs=4.5 * np.sqrt(variance / n))
+    squares = (x - mean) ** 2
+    assert squares.mean() == pytest.approx(variance, abs=4.5 * squares.std() / np.sqrt(n))
+
+
 def test_shapes_broadcast_and_seeds_repeat():
     draws = random_polya_gamma([[1.0], [2.5]], [0.0, 1.0, -1.0], rng=3)
     assert draws.shape == (2, 3)
