@@ -4,7 +4,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from bayes_ecc.audit import Audit, Finding, audit
+from bayes_ecc.auditing import Audit, Finding, audit
 from bayes_ecc.baselines import LabelBradleyTerry
 from bayes_ecc.bradley_terry import BradleyTerry
 from bayes_ecc.bundle import Bundle, load_bundle, save_bundle

@@ -61,9 +61,9 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Audit a bundle and print what was found."""
-    from bayes_ecc.audit import audit
+    from bayes_ecc.auditing import audit
     from bayes_ecc.bundle import load_bundle
-    from bayes_ecc.posterior import load_posterior
+    from bayes_ecc.storage import load_posterior
 
     bundle = load_bundle(args.bundle)
     fit = None if args.fit is None else load_posterior(args.fit)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayes_ecc.audit.alignment import Alignment, Group, align, nobody_agrees, within
-from bayes_ecc.audit.findings import Finding, listed, plural
-from bayes_ecc.audit.source import Source
+from bayes_ecc.auditing.alignment import Alignment, Group, align, nobody_agrees, within
+from bayes_ecc.auditing.findings import Finding, listed, plural
+from bayes_ecc.auditing.source import Source
 
 type FloatArray = NDArray[np.floating[Any]]
 

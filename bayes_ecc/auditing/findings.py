@@ -43,8 +43,7 @@ class Finding:
 
     Examples
     --------
-    >>> from bayes_ecc import simulate
-    >>> from bayes_ecc.audit import audit
+    >>> from bayes_ecc import audit, simulate
     >>> finding = audit(simulate(n_queries=50, rng=0).comparisons).findings[0]
     >>> finding.severity, finding.name
     ('note', 'counts')
@@ -92,8 +91,7 @@ class Audit:
 
     Examples
     --------
-    >>> from bayes_ecc import simulate
-    >>> from bayes_ecc.audit import audit
+    >>> from bayes_ecc import audit, simulate
     >>> result = audit(simulate(n_queries=50, rng=0).comparisons)
     >>> result.ok
     True
@@ -122,8 +120,7 @@ class Audit:
 
         Examples
         --------
-        >>> from bayes_ecc import simulate
-        >>> from bayes_ecc.audit import audit
+        >>> from bayes_ecc import audit, simulate
         >>> audit(simulate(n_queries=50, rng=0).comparisons).named("duplicate_votes")
         ()
         """
@@ -139,8 +136,7 @@ class Audit:
 
         Examples
         --------
-        >>> from bayes_ecc import simulate
-        >>> from bayes_ecc.audit import audit
+        >>> from bayes_ecc import audit, simulate
         >>> audit(simulate(n_queries=50, rng=0).comparisons).to_frame()["name"].tolist()
         ['counts']
         """
@@ -163,8 +159,7 @@ class Audit:
         Examples
         --------
         >>> import json
-        >>> from bayes_ecc import simulate
-        >>> from bayes_ecc.audit import audit
+        >>> from bayes_ecc import audit, simulate
         >>> json.loads(audit(simulate(n_queries=50, rng=0).comparisons).to_json())["ok"]
         True
         """

@@ -26,6 +26,9 @@ SHARE = 1 / 3
 CHANCE = 1e-4
 """Probability, for all pairs together, of taking independent rows for related ones."""
 
+NEGLIGIBLE = 0.05
+"""Correlation too small to matter, however certain it is."""
+
 _LEAST_ROWS = 30
 _NOTHING = 0.2
 
@@ -39,6 +42,8 @@ class Group(NamedTuple):
         Columns of the score table.
     agreement : float
         Correlation of the group's mean standardised score with the reference group's.
+    z : float
+        The same in standard errors (Fisher).
     agreement_limit : float
         What `agreement` might be at most (its upper bound `CERTAIN` standard errors away).
     needed : float
@@ -51,6 +56,7 @@ class Group(NamedTuple):
 
     members: IntArray
     agreement: float
+    z: float
     agreement_limit: float
     needed: float
     rows: int
@@ -131,14 +137,15 @@ def align(scores: FloatArray, *, lost: int = 0) -> Alignment:
 
     If the rows of two columns are paired at random, their correlation r has mean 0 and variance
     1 / (n - 1) exactly, whatever the scores look like. Pairs whose r is too large for that
-    (Fisher's z, Bonferroni at `CHANCE`) are joined, then every group whose mean score correlates
-    with that of the largest, the reference. What still stands apart is **unrelated** if
+    (Fisher's z, Bonferroni at `CHANCE`) are joined. The largest group is the reference, to which
+    every other is added whose mean score correlates with the reference's and may do so ordinarily.
+    What still stands apart is **unrelated** if
 
-    1. it is as good as independent: no pair with a reference model and not the mean score are
-       correlated either way at `CHANCE`, and
-    2. ordinary agreement is excluded: a group's agreement is divided by the largest correlation
-       its distribution of scores allows (both columns sorted), and the upper bound of the group's,
-       `CERTAIN` standard errors up, lies below `SHARE` of the reference's median.
+    1. it is as good as independent: neither a pair with a reference model nor the mean score is
+       correlated, either way, by more than chance and by more than `NEGLIGIBLE`, and
+    2. ordinary agreement is excluded: agreement is divided by the largest correlation that the
+       two distributions of scores allow (both sorted), and the group's upper bound, `CERTAIN`
+       standard errors up, lies below `SHARE` of the reference's median.
 
     A model that agrees at least that much is therefore falsely accused with probability 3e-5 at
     the most, however small the table: where little is known, (2) cannot be met.
@@ -162,7 +169,7 @@ def align(scores: FloatArray, *, lost: int = 0) -> Alignment:
         return Alignment(usable[:1], float("nan"), ())
     evidence = _fisher(correlation, rows)
     n_pairs = len(usable) * (len(usable) - 1) / 2
-    joined = evidence > norm.isf(CHANCE / n_pairs)
+    joined = (evidence > norm.isf(CHANCE / n_pairs)) & (correlation > NEGLIGIBLE)
     _, component = sparse.csgraph.connected_components(
         sparse.csr_array(joined[np.ix_(usable, usable)])
     )
@@ -170,34 +177,41 @@ def align(scores: FloatArray, *, lost: int = 0) -> Alignment:
     parts.sort(key=lambda part: (-len(part), part[0]))
     standard = _standardised(scores)
     reference, others = parts[0], parts[1:]
-    grown = len(reference) > 1
-    while grown:
-        centre = _composite(standard, reference)
-        related = [_related(centre, _composite(standard, part), lost) for part in others]
-        grown = any(related)
-        reference = np.concatenate(
-            [reference, *(part for part, yes in zip(others, related, strict=True) if yes)]
-        )
-        others = [part for part, yes in zip(others, related, strict=True) if not yes]
-    reference = np.sort(reference)
     if len(reference) < 2:
         return Alignment(reference, float("nan"), ())
-    typical = float(np.median([_share(standard, reference, j) for j in reference]))
-    centre = _composite(standard, reference)
-    limit = norm.isf(CHANCE / 2 / max(1, len(reference) * n_models))
-    groups = []
-    for part in others:
-        own = _composite(standard, part)
-        agreement, largest, n = _agreement(own, centre)
-        n -= lost
-        z = np.arctanh(agreement) * np.sqrt(n - 3) if n > 3 else np.inf
-        upper = float(np.tanh((z + CERTAIN) / np.sqrt(n - 3))) if n > 3 else 1.0
-        apart = np.abs(evidence[np.ix_(part, reference)]).max() < limit and abs(z) < norm.isf(
-            CHANCE / 2
-        )
-        needed = SHARE * typical * largest
-        groups.append(Group(part, agreement, upper, needed, n, bool(apart and upper < needed)))
-    return Alignment(reference, typical, tuple(groups))
+    while True:
+        typical = float(np.median([_share(standard, reference, j) for j in reference]))
+        groups = [_group(standard, reference, part, typical, lost) for part in others]
+        alike = [g.z > norm.isf(CHANCE) and g.agreement_limit >= g.needed for g in groups]
+        if not any(alike):
+            break
+        grown = [group.members for group, yes in zip(groups, alike, strict=True) if yes]
+        reference = np.sort(np.concatenate([reference, *grown]))
+        others = [part for part, yes in zip(others, alike, strict=True) if not yes]
+    limit = norm.isf(CHANCE / 2 / (len(reference) * n_models))
+    judged = []
+    for group in groups:
+        block = np.ix_(group.members, reference)
+        paired = (np.abs(evidence[block]) > limit) & (np.abs(correlation[block]) > NEGLIGIBLE)
+        whole = abs(group.z) > norm.isf(CHANCE / 2) and abs(group.agreement) > NEGLIGIBLE
+        short = group.agreement_limit < group.needed
+        judged.append(group._replace(unrelated=bool(short and not whole and not paired.any())))
+    return Alignment(reference, typical, tuple(judged))
+
+
+def _group(
+    standard: FloatArray, reference: IntArray, members: IntArray, typical: float, lost: int
+) -> Group:
+    """Compare a group with the reference; whether it is unrelated is judged later."""
+    agreement, largest, n = _agreement(
+        _composite(standard, members), _composite(standard, reference)
+    )
+    left = n - lost - 3
+    if left <= 0:
+        return Group(members, agreement, 0.0, 1.0, SHARE * typical * largest, n, unrelated=False)
+    z = float(np.arctanh(np.clip(agreement, -0.999999, 0.999999)) * np.sqrt(left))
+    upper = float(np.tanh((z + CERTAIN) / np.sqrt(left)))
+    return Group(members, agreement, z, upper, SHARE * typical * largest, n, unrelated=False)
 
 
 def nobody_agrees(scores: FloatArray) -> bool:
@@ -261,14 +275,6 @@ def _agreement(one: FloatArray, other: FloatArray) -> tuple[float, float, int]:
         return 0.0, 0.0, int(both.sum())
     a, b = (a - a.mean()) / a.std(), (b - b.mean()) / b.std()
     return float((a * b).mean()), float((np.sort(a) * np.sort(b)).mean()), len(a)
-
-
-def _related(centre: FloatArray, own: FloatArray, lost: int) -> bool:
-    agreement, _, n = _agreement(own, centre)
-    left = n - lost - 3
-    return left > 0 and float(np.arctanh(min(agreement, 0.999999)) * np.sqrt(left)) > norm.isf(
-        CHANCE
-    )
 
 
 def _share(standard: FloatArray, reference: IntArray, member: int) -> float:

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bayes_ecc.audit.findings import Finding, plural
-from bayes_ecc.audit.source import Source
+from bayes_ecc.auditing.findings import Finding, plural
+from bayes_ecc.auditing.source import Source
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.embeddings import unit_embeddings
 from bayes_ecc.errors import InputError

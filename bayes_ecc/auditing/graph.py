@@ -11,9 +11,9 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from bayes_ecc.audit.evidence import Contrasts, Evidence, contrasts, evidence_of
-from bayes_ecc.audit.findings import Finding, Severity, listed, plural
-from bayes_ecc.audit.source import Source
+from bayes_ecc.auditing.evidence import Contrasts, Evidence, contrasts, evidence_of
+from bayes_ecc.auditing.findings import Finding, Severity, listed, plural
+from bayes_ecc.auditing.source import Source
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError
 from bayes_ecc.inference import predict_responsibilities

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bayes_ecc.audit.findings import Audit, Finding
-from bayes_ecc.audit.graph import (
+from bayes_ecc.auditing.findings import Audit, Finding
+from bayes_ecc.auditing.graph import (
     check_cluster_graphs,
     check_graph,
     check_label_graphs,
     check_star,
 )
-from bayes_ecc.audit.scores import check_scores
-from bayes_ecc.audit.source import make_source
-from bayes_ecc.audit.texts import check_split, check_texts
-from bayes_ecc.audit.vectors import check_lengths, check_repetitions, check_swapped
-from bayes_ecc.audit.votes import (
+from bayes_ecc.auditing.scores import check_scores
+from bayes_ecc.auditing.source import make_source
+from bayes_ecc.auditing.swapped import check_swapped
+from bayes_ecc.auditing.texts import check_split, check_texts
+from bayes_ecc.auditing.vectors import check_lengths, check_repetitions
+from bayes_ecc.auditing.votes import (
     check_counts,
     check_duplicates,
     check_labels,
@@ -80,8 +81,7 @@ def audit(
 
     Examples
     --------
-    >>> from bayes_ecc import simulate
-    >>> from bayes_ecc.audit import audit
+    >>> from bayes_ecc import audit, simulate
     >>> bundle = simulate(n_queries=1200, rng=0).bundle()
     >>> result = audit(bundle)
     >>> result.ok

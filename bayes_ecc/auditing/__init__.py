@@ -4,7 +4,7 @@ The checks stand in modules by what they look at; each is a function that takes 
 findings, or says why it could not be made. `audit` makes all of them.
 """
 
-from bayes_ecc.audit.findings import Audit, Finding
-from bayes_ecc.audit.run import audit
+from bayes_ecc.auditing.findings import Audit, Finding
+from bayes_ecc.auditing.run import audit
 
 __all__ = ["Audit", "Finding", "audit"]

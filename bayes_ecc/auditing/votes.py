@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import binomtest, norm
 
-from bayes_ecc.audit.evidence import decisive_pairs, evidence_of
-from bayes_ecc.audit.findings import Finding, plural
-from bayes_ecc.audit.source import Source
+from bayes_ecc.auditing.evidence import decisive_pairs, evidence_of
+from bayes_ecc.auditing.findings import Finding, plural
+from bayes_ecc.auditing.source import Source
 from bayes_ecc.comparisons import Comparisons
 
 type FloatArray = NDArray[np.floating[Any]]

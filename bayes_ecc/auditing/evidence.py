@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from bayes_ecc.audit.source import Source
+from bayes_ecc.auditing.source import Source
 from bayes_ecc.bradley_terry import contrast_status
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 
