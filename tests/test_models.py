@@ -130,8 +130,8 @@ def test_pymc_finds_the_log_likelihood_and_the_log_prior(data):
     with build(data):
         drawn = pm.sample_prior_predictive(3, var_names=names, random_seed=0)
         tree = xr.DataTree.from_dict({"posterior": drawn.prior.to_dataset()})
-        pm.compute_log_likelihood(tree, progressbar=False, compile_kwargs=FAST)
-        pm.compute_log_prior(tree, progressbar=False, compile_kwargs=FAST)
+        pm.stats.compute_log_likelihood(tree, progressbar=False, compile_kwargs=FAST)
+        pm.stats.compute_log_prior(tree, progressbar=False, compile_kwargs=FAST)
     one = tree.posterior.isel(chain=0, draw=1)
     assert tree.log_likelihood["joint"].dims == ("chain", "draw", "query")
     table = np.log(one["weights"].to_numpy())

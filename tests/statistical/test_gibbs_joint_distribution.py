@@ -125,7 +125,7 @@ def test_alternating_data_and_sweeps_leaves_the_prior_untouched(fixed, replicati
         state, _ = gibbs_sweep(state, problem, rng)
         visited.append((*(getattr(state, field.name) for field in fields(state)), x[0], won[0]))
     walk = functions(*(np.stack(values) for values in zip(*visited, strict=True)))
-    parameters = draw_prior(400_000, fixed, rng)
+    parameters = draw_prior(150_000, fixed, rng)
     weights, _, _, strengths, centroids = parameters
     prior = functions(*parameters, *draw_data(weights, strengths, centroids, rng))
     batches = walk.reshape(60, -1, walk.shape[1]).mean(axis=1)
