@@ -18,16 +18,19 @@ from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.ecc import ECC, read_start
 from bayes_ecc.embeddings import SphereProjection, unit_embeddings
 from bayes_ecc.errors import ConvergenceWarning, InputError, NotFittedError
+from bayes_ecc.evidence import pointwise_log_likelihood
 from bayes_ecc.inference import PosteriorPredictions, softmax_rows
 from bayes_ecc.mixture_settings import MixtureSettings, choose_settings
 from bayes_ecc.models.ecc_mixture import Priors, ecc_mixture
-from bayes_ecc.posterior import EVIDENCE_RULES, EvidenceRule, make_posterior
+from bayes_ecc.posterior import EVIDENCE_RULES, EvidenceRule, make_posterior, set_chain_weights
 from bayes_ecc.random import RandomState, as_generator
 from bayes_ecc.samplers import GibbsProblem, GibbsState, initial_values, log_joint
 from bayes_ecc.sampling import SAMPLERS, Sampler, sample_mixture
+from bayes_ecc.stacking import stacking_weights
 
 type FloatArray = NDArray[np.floating[Any]]
 
+_WEIGHING_DRAWS = 100  # of each chain, where the chains are weighed and nothing else
 _START_ITERATIONS = 50
 _START_SPREAD = 2.0  # logits: the spread of strengths that EM starts expect
 _ALIGNMENT_QUERIES = 2000  # enough to tell clusters apart, at a fraction of the time
@@ -369,6 +372,18 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         tree.attrs["sampler"] = self.sampler
         tree.attrs["approximate"] = int(self.sampler == "advi")
         tree.attrs["clusters_matched"] = int(not independent or self.chains == 1)
+        if self.checks:
+            tree["log_likelihood"] = pointwise_log_likelihood(
+                tree, dtype=np.float32, progress=self.progress
+            )
+            weighing = tree["log_likelihood"].to_dataset()
+        elif independent and self.chains > 1:
+            step = max(1, found.sizes["draw"] // _WEIGHING_DRAWS)
+            thinned = tree.isel(draw=slice(None, None, step))
+            weighing = pointwise_log_likelihood(thinned, dtype=np.float32, progress=False)
+        if independent and self.chains > 1:
+            fitted = weighing.get("fitted_evidence")
+            set_chain_weights(tree, stacking_weights(weighing["evidence"], fitted))
         self.posterior_ = tree
 
 

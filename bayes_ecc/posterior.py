@@ -319,6 +319,13 @@ def _shares(chain_weights: FloatArray, n_chains: int) -> FloatArray:
     return chain_weights / total
 
 
+def set_chain_weights(posterior: xr.DataTree, weights: FloatArray) -> None:
+    """Set the weights that chains have in predictions; they are brought to sum to 1."""
+    constant = posterior.children["constant_data"].to_dataset(inherit=False)
+    shares = _shares(np.asarray(weights, dtype=float), constant.sizes["chain"])
+    posterior["constant_data"] = constant.assign(chain_weights=("chain", shares))
+
+
 def identifiers(index: pd.Index) -> NDArray[Any]:
     """Give identifiers as a coordinate that netCDF can hold: whole numbers or objects."""
     return index.to_numpy() if index.dtype.kind in "iu" else index.to_numpy(dtype=object)
