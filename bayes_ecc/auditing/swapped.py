@@ -214,7 +214,7 @@ def _label_findings(relations: dict[str, Relation]) -> list[Finding]:
 def _text_findings(
     source: Source, unit: FloatArray, pairs: TextPairs, labels: list[Relation | None]
 ) -> list[Finding]:
-    """Judge by texts: all rows, rows shifted, rows swapped within labels, stretches of rows."""
+    """Judge by texts: all rows, rows shifted, stretches of rows, rows swapped within labels."""
     each = relation_by_pair(unit, pairs)
     overall = _mean(each)
     figures: dict[str, Any] = {
@@ -249,6 +249,15 @@ def _text_findings(
             f"The embeddings fit the texts {abs(shift)} row(s) {where} better: rows are shifted.",
             shift=shift,
         )
+    blocks = np.array_split(np.arange(len(each)), _BLOCKS)
+    parts = [block for block in blocks if len(block) and _mean(each[block]).absent]
+    if parts:
+        rows = [[int(pairs.anchors[part[0]]), int(pairs.anchors[part[-1]])] for part in parts]
+        return found(
+            "In some stretches of rows, embeddings of queries with alike texts are no closer than "
+            f"those of random queries (rows {', '.join(f'{a} to {b}' for a, b in rows)}).",
+            rows=rows,
+        )
     # the label that embeddings know best is the hardest to hide behind
     known = [(r.value, k) for k, r in enumerate(labels) if r is not None]
     if known:
@@ -260,16 +269,7 @@ def _text_findings(
                 f"Within the labels of {label.name!r} embeddings of queries with alike texts are "
                 "no closer than those of others: rows were swapped or shifted among neighbours."
             )
-    blocks = np.array_split(np.arange(len(each)), _BLOCKS)
-    parts = [block for block in blocks if len(block) and _mean(each[block]).absent]
-    if not parts:
-        return []
-    rows = [[int(pairs.anchors[part[0]]), int(pairs.anchors[part[-1]])] for part in parts]
-    return found(
-        "In some stretches of rows, embeddings of queries with alike texts are no closer than "
-        f"those of random queries (rows {', '.join(f'{a} to {b}' for a, b in rows)}).",
-        rows=rows,
-    )
+    return []
 
 
 def _shift(unit: FloatArray, pairs: TextPairs, overall: Relation) -> int:

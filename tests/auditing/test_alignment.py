@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,15 +14,10 @@ from bayes_ecc.auditing import Audit, audit
 from bayes_ecc.auditing.alignment import align, nobody_agrees, pair_correlations, within
 from bayes_ecc.auditing.scores import check_scores
 from bayes_ecc.auditing.source import make_source
-from bayes_ecc.bundle import Bundle, load_bundle
+from bayes_ecc.bundle import Bundle
 
 BUNDLES = ["routerdc", "mmlu_pro"]
 LABEL = {"routerdc": "task", "mmlu_pro": "category"}
-
-
-@pytest.fixture(scope="module")
-def real(shared_data: Path) -> dict[str, Bundle]:
-    return {name: load_bundle(shared_data / name) for name in BUNDLES}
 
 
 def simulated_scores(
@@ -106,24 +100,18 @@ def test_permuted_rows_correlate_as_the_rule_assumes() -> None:
     assert np.var(found) == pytest.approx(1 / 99, rel=0.1)
 
 
-def test_groups_of_either_size_are_separated() -> None:
+def test_groups_in_several_orders_are_told_apart() -> None:
     rng = np.random.default_rng(2)
-    scores = simulated_scores(3000, rng.normal(size=7), rng)
+    scores = simulated_scores(3000, rng.normal(size=9), rng)
     moved = shuffle(scores, np.array([1, 4, 6]), "common", rng)
-    state = align(moved)
-    assert state.reference.tolist() == [0, 2, 3, 5]
-    assert [group.members.tolist() for group in state.groups] == [[1, 4, 6]]
-    assert state.groups[0].unrelated
     moved = shuffle(moved, np.array([0]), "separate", rng)
     state = align(moved)
-    assert {tuple(group.members) for group in state.groups if group.unrelated} == {
-        tuple(
-            np.setdiff1d(np.arange(7), state.reference)[
-                np.isin(np.setdiff1d(np.arange(7), state.reference), [2, 3, 5, 1, 4, 6])
-            ]
-        ),
-        (0,),
-    }
+    assert state.reference.tolist() == [2, 3, 5, 7, 8]
+    assert [group.members.tolist() for group in state.groups] == [[1, 4, 6], [0]]
+    assert all(group.unrelated for group in state.groups)
+    clean = align(scores)
+    assert clean.reference.tolist() == list(range(9))
+    assert clean.groups == ()
 
 
 def test_small_tables_accuse_nobody_even_where_rows_are_permuted() -> None:
