@@ -50,6 +50,11 @@ class EvaluationSettings:
         comparison-only clusters are read at prediction.
     embedding_only_weight : float
         Lambda of embedding-only clustering.
+    concentration, probe_power : float or "auto"
+        Of the Bayesian mixture, as are those below.
+    evidence_power : float
+    starts : {"independent", "em"}
+    chains, draws : int
 
     Examples
     --------
@@ -63,6 +68,12 @@ class EvaluationSettings:
     embedding_only_weight: float = 3.0
     temperature: Setting = 0.1
     ridge: Setting = 1.0
+    concentration: Setting = "auto"
+    evidence_power: float = 1.0
+    probe_power: Setting = "auto"
+    starts: Literal["independent", "em"] = "independent"
+    chains: int = 4
+    draws: int = 500
 
 
 class Fitted(NamedTuple):
@@ -116,16 +127,41 @@ def _fit_both(task: Task) -> Fitted:
 
 
 def _fit_ecc(task: Task, method: str, **changed: Any) -> Fitted:
-    split, settings = task.split, task.settings
-    # Every method draws from a stream of its own, whatever else is evaluated beside it.
-    rng = np.random.default_rng([split.seed, zlib.crc32(method.encode())])
+    settings = task.settings
     estimator = ECC(
         settings.n_clusters,
         embedding_weight=settings.embedding_weight,
         temperature=settings.temperature,
         ridge=settings.ridge,
-        rng=rng,
+        rng=_stream(task.split, method),
     ).set_params(**changed)
+    return _fit_estimator(estimator, task.split)
+
+
+def _fit_bayes(task: Task) -> Fitted:
+    from bayes_ecc.bayesian import BayesianECC  # brings PyMC, which takes seconds to import
+
+    settings = task.settings
+    estimator = BayesianECC(
+        settings.n_clusters,
+        concentration=settings.concentration,
+        evidence_power=settings.evidence_power,
+        probe_power=settings.probe_power,
+        starts=settings.starts,
+        chains=settings.chains,
+        draws=settings.draws,
+        checks=False,  # what is judged here are predictions
+        rng=_stream(task.split, "bayes"),
+    )
+    return _fit_estimator(estimator, task.split)
+
+
+def _stream(split: Split, method: str) -> np.random.Generator:
+    """Give every method randomness of its own, whatever else is evaluated beside it."""
+    return np.random.default_rng([split.seed, zlib.crc32(method.encode())])
+
+
+def _fit_estimator(estimator: Any, split: Split) -> Fitted:
     estimator.fit(split.train, split.train_embeddings)
     return Fitted(
         predict=lambda signal: predict_signal(estimator, split, signal),
@@ -143,6 +179,7 @@ METHODS: Mapping[str, Fit] = {
     "embedding": _fit_embedding,
     "comparisons": _fit_comparisons,
     "ecc": _fit_both,
+    "bayes": _fit_bayes,
 }
 """What a method's name before the colon means; what follows the colon is passed on."""
 
@@ -167,7 +204,7 @@ def check_method(name: str, bundle: Bundle) -> tuple[str, str]:
     if kind not in METHODS or not fine:
         raise InputError(
             f"There is no method {name!r}; there are global, labels:COLUMN, embedding, "
-            "comparisons, ecc and ecc:auto."
+            "comparisons, ecc, ecc:auto and bayes."
         )
     if kind == "labels":
         bundle.labels(detail)
@@ -235,7 +272,8 @@ def evaluate(
     splits : iterable of Split
         One a seed, from `bayes_ecc.splits`.
     methods : sequence of str
-        "global", "labels:COLUMN", "embedding", "comparisons", "ecc" and "ecc:auto".
+        "global", "labels:COLUMN", "embedding", "comparisons", "ecc", "ecc:auto" and
+        "bayes".
     settings : EvaluationSettings, optional
         What the methods share.
     protocol : mapping, optional

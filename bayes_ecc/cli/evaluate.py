@@ -35,6 +35,7 @@ methods:
   comparisons    clusters of the comparisons alone
   ecc            Evidence-Calibrated Clustering: both together
   ecc:auto       the same; embedding weight, temperature and ridge chosen on training queries
+  bayes          the Bayesian mixture, sampled; it has settings of its own
 
 examples:
   bayes-ecc evaluate data/routerdc --methods global,labels:task,ecc,ecc:auto --seeds 5
@@ -101,6 +102,39 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         metavar="R",
         help="pull of a cluster's strengths to zero (default 1); any of weight, temperature and "
         "ridge may be `auto`: chosen on training queries",
+    )
+
+    bayes = parser.add_argument_group("bayes")
+    bayes.add_argument(
+        "--concentration",
+        type=number_or_auto,
+        default="auto",
+        metavar="C",
+        help="what multiplies the cosine of embedding and centroid (default auto)",
+    )
+    bayes.add_argument(
+        "--evidence-power",
+        type=number,
+        default=1.0,
+        metavar="P",
+        help="what multiplies a training comparison's log-likelihood (default 1)",
+    )
+    bayes.add_argument(
+        "--probe-power",
+        type=number_or_auto,
+        default="auto",
+        metavar="P",
+        help="what multiplies a probe's log-likelihood (default auto)",
+    )
+    bayes.add_argument(
+        "--starts",
+        choices=("independent", "em"),
+        default="independent",
+        help="chains from starts of their own, weighted, or all from one (default independent)",
+    )
+    bayes.add_argument("--chains", type=whole(1), default=4, metavar="N", help="chains (default 4)")
+    bayes.add_argument(
+        "--draws", type=whole(1), default=500, metavar="N", help="draws a chain (default 500)"
     )
 
     data = parser.add_argument_group("comparisons, split and probes")
@@ -170,6 +204,12 @@ def run(args: argparse.Namespace) -> int:
             embedding_only_weight=args.embedding_only_weight,
             temperature=args.temperature,
             ridge=args.ridge,
+            concentration=args.concentration,
+            evidence_power=args.evidence_power,
+            probe_power=args.probe_power,
+            starts=args.starts,
+            chains=args.chains,
+            draws=args.draws,
         ),
         protocol={
             "seeds": list(seeds),
