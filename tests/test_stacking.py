@@ -10,7 +10,12 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from bayes_ecc import InputError
-from bayes_ecc.stacking import LeaveQueryOut, leave_query_out, stacking_weights
+from bayes_ecc.stacking import (
+    LeaveQueryOut,
+    leave_query_out,
+    pareto_smooth,
+    stacking_weights,
+)
 
 N_DRAWS = 400
 
@@ -48,6 +53,22 @@ def test_every_chain_is_left_to_arviz_alone() -> None:
         np.testing.assert_allclose(found.elpd[chain], alone.elpd_i)
         np.testing.assert_allclose(found.pareto_k[chain], alone.pareto_k)
         assert found.good_k == alone.good_k
+
+
+@pytest.mark.parametrize("n_draws", [25, 100, 226, 1000])
+@pytest.mark.parametrize("degrees", [1.0, 3.0, 30.0])
+def test_smoothing_is_arvizs_row_by_row(n_draws: int, degrees: float) -> None:
+    rng = np.random.default_rng(n_draws)
+    ratios = rng.standard_t(degrees, size=(20, n_draws))
+    ratios[0] = np.where(ratios[0] > 0, 1.0, ratios[0])  # most of the tail is one value
+    log_weights, shape = pareto_smooth(ratios)
+    rows = xr.DataArray(-ratios[1:], dims=("row", "draw"))
+    expected, expected_shape = rows.azstats.psislw(dim="draw")
+    np.testing.assert_allclose(log_weights[1:], expected.transpose("row", "draw"), atol=1e-10)
+    np.testing.assert_allclose(shape[1:], expected_shape, atol=1e-10)
+    np.testing.assert_allclose(logsumexp(log_weights, axis=1), 0, atol=1e-12)
+    assert np.isnan(shape[0])  # no tail to fit: the weights stay as they are
+    np.testing.assert_allclose(log_weights[0] - log_weights[0, 0], ratios[0] - ratios[0, 0])
 
 
 def test_order_of_dimensions_does_not_matter() -> None:
