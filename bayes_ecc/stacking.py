@@ -174,7 +174,7 @@ def pareto_smooth(log_ratios: FloatArray) -> tuple[FloatArray, FloatArray]:
     top = np.take_along_axis(top, order, axis=1)[:, 1:]
     sizes = np.exp(np.take_along_axis(values, order, axis=1))
     cutoff, excess = sizes[:, :1], sizes[:, 1:] - sizes[:, :1]
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         shape, scale = _fit_pareto(excess)
         probability = (np.arange(n_tail) + 0.5) / n_tail
         quantile = np.expm1(-shape[:, None] * np.log1p(-probability)) / shape[:, None]
