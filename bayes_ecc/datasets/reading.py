@@ -7,7 +7,7 @@ import json
 import os
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -24,6 +24,7 @@ _FREE = 64 * 2**20  # bytes that anything may grow to
 MAX_VALUE = 16 * 2**20
 """Characters of one JSON value: one record."""
 _CHUNK = 2**20
+_WITH_AN_END = (str, dict, list, bool, type(None))
 
 PICKLES = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".dill")
 _NEVER = (
@@ -182,7 +183,8 @@ def stream_values(stream: IO[bytes], where: str) -> Iterator[tuple[int, Any]]:
     try:
         yield from _values(_Scanner(text, where))
     finally:
-        text.detach()  # the stream is the caller's to close
+        with suppress(ValueError):  # the stream is the caller's to close, if it is not yet
+            text.detach()
 
 
 def _values(scanner: _Scanner) -> Iterator[tuple[int, Any]]:
@@ -293,8 +295,10 @@ class _Scanner:
             except (ValueError, RecursionError, MemoryError) as error:
                 self.fail(f"what cannot be used ({' '.join(str(error).split())[:200]})")
             else:
-                # a number at the edge of the window may go on
-                if end < len(self.window) or not self._more(held):
+                # a number at the edge of the window may go on: 0 may be 0.5
+                following = self.window[end : end + 1]
+                done = isinstance(value, _WITH_AN_END) or (following and following in " \t\r\n,]")
+                if done or not self._more(held):
                     self.place = end
                     return value
 
