@@ -23,7 +23,6 @@ _MIN_DRAWS = 25  # a Pareto tail needs 5 draws, and a fifth of the draws is tail
 _SMALLEST_CHANGE = 1e-3  # nats; weights that differ by less correct nothing and have no tail to fit
 _CELLS = 2_000_000  # numbers held at once by a fit of tails
 _N_SHAPES = 60  # at most, that a fit of one tail tries
-_STACKING_GAP = 1e-5  # nats a query that the weights may lose on the best ones
 _STACKING_STEPS = 100_000
 
 
@@ -210,13 +209,17 @@ def _fit_pareto(excess: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def stacking_weights(
-    evidence: xr.DataArray | LeaveQueryOut, fitted_evidence: xr.DataArray | None = None
+    evidence: xr.DataArray | LeaveQueryOut,
+    fitted_evidence: xr.DataArray | None = None,
+    *,
+    tolerance: float = 0.5,
 ) -> FloatArray:
     """Weigh chains so that their mixture predicts left-out queries best [1]_ [2]_.
 
-    Maximises sum_q log sum_c w_c exp(elpd_cq), a concave problem, from equal weights, and stops
-    within 1e-5 nats a query of the optimum: chains that predict alike keep like weights. Nothing
-    else regularises the weights; with few queries they are noisy.
+    Maximises sum_q log sum_c w_c exp(elpd_cq), a concave problem, starting from equal weights and
+    stopping once no others could gain more than `tolerance`. Chains in one mode differ by Monte
+    Carlo error alone, and exact weights would follow it anywhere; so they keep like weights.
+    Nothing else regularises the weights: with few queries they are noisy.
 
     Parameters
     ----------
@@ -224,6 +227,8 @@ def stacking_weights(
         From `leave_query_out`, or what it takes.
     fitted_evidence : xarray.DataArray, optional
         As there.
+    tolerance : float
+        Nats, in total over all queries, that the weights may lose on the best ones.
 
     Returns
     -------
@@ -261,7 +266,7 @@ def stacking_weights(
         # The update of an EM for mixture weights: it never leaves the simplex and never gets
         # worse, and the largest factor bounds what is left to gain.
         factor = (density / (density @ weights)[:, None]).mean(axis=0)
-        if factor.max() - 1 < _STACKING_GAP:
+        if len(density) * math.log(factor.max()) < tolerance:
             break
         weights = weights * factor
     return weights / weights.sum()

@@ -121,21 +121,23 @@ def test_stacking_is_arvizs(scale: float) -> None:
     evidence = some_evidence(n_chains=4, n_queries=150) * scale
     evidence[2] += np.where(np.arange(150) < 30, 2.0, -0.5)  # good at something
     evidence[3] -= 3.0  # good at nothing
-    weights = stacking_weights(evidence)
+    weights = stacking_weights(evidence, tolerance=1e-3)
     alone = {str(c): as_fit(evidence.isel(chain=[c])) for c in range(4)}
     table = az.compare(alone, var_name="evidence", method="stacking", round_to="none")
     expected = table["weight"][[str(c) for c in range(4)]].to_numpy(dtype=float)
     np.testing.assert_allclose(weights, expected, atol=0.01)
     assert weights[3] < 1e-3
     density = np.exp(leave_query_out(evidence).elpd.values.T)
-    assert np.log(density @ weights).sum() > np.log(density @ expected).sum() - 150 * 1e-5
+    assert np.log(density @ weights).sum() > np.log(density @ expected).sum() - 1e-3
 
 
 def test_stacking_of_two_experts_is_exact() -> None:
     # Each is certain of its own share of the queries and blind on the rest: w = the shares.
     values = np.full((2, 100), -50.0)
     values[0, :30] = values[1, 30:] = -1.0
-    np.testing.assert_allclose(stacking_weights(elpds(values)), [0.3, 0.7], atol=1e-4)
+    np.testing.assert_allclose(
+        stacking_weights(elpds(values), tolerance=1e-4), [0.3, 0.7], atol=1e-3
+    )
 
 
 def test_stacking_beats_every_chain_and_equal_weights() -> None:
@@ -152,8 +154,26 @@ def test_stacking_beats_every_chain_and_equal_weights() -> None:
 
 
 def test_chains_that_predict_alike_weigh_alike() -> None:
-    values = np.tile(np.random.default_rng(0).normal(-3, 1, size=100), (4, 1))
+    rng = np.random.default_rng(0)
+    values = np.tile(rng.normal(-3, 1, size=300), (4, 1))
     np.testing.assert_allclose(stacking_weights(elpds(values)), 0.25)
+    # nor does the Monte Carlo error of one and the same solution tip the scale
+    values += rng.normal(0, 0.02, size=values.shape)
+    np.testing.assert_allclose(stacking_weights(elpds(values)), 0.25)
+    assert stacking_weights(elpds(values), tolerance=1e-6).max() > 0.4
+
+
+@pytest.mark.parametrize("tolerance", [0.01, 0.5, 5.0])
+def test_weights_lose_no_more_than_allowed(tolerance: float) -> None:
+    rng = np.random.default_rng(5)
+    values = rng.normal(-3, 0.5, size=(4, 200))
+    values[0] += 0.3
+
+    def score(w: np.ndarray) -> float:
+        return float(logsumexp(values.T, b=w, axis=1).sum())
+
+    best = score(stacking_weights(elpds(values), tolerance=1e-8))
+    assert score(stacking_weights(elpds(values), tolerance=tolerance)) > best - tolerance
 
 
 def test_densities_below_the_smallest_number_can_be_stacked() -> None:
