@@ -375,6 +375,44 @@ def training_data(posterior: xr.DataTree) -> tuple[Comparisons, FloatArray]:
     return comparisons, observed["embeddings"].values
 
 
+def as_fitted(posterior: xr.DataTree) -> xr.DataTree:
+    """Give the posterior that reads training queries as the fit did.
+
+    Training embeddings are kept as projected, and training comparisons count with the evidence
+    power, not with the probe power; this view expects both so.
+
+    Parameters
+    ----------
+    posterior : xarray.DataTree
+        From any estimator of this library.
+
+    Returns
+    -------
+    xarray.DataTree
+        For prediction and summaries with the embeddings and, as probes, the comparisons that
+        `training_data` gives.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayes_ecc import ECC, as_fitted, predict_responsibilities, simulate, training_data
+    >>> data = simulate(n_queries=60, n_models=5, rng=0)
+    >>> fit = ECC(n_clusters=2, max_iter=500, rng=0).fit(data.comparisons, data.embeddings)
+    >>> comparisons, embeddings = training_data(fit.posterior_)
+    >>> again = predict_responsibilities(
+    ...     as_fitted(fit.posterior_), embeddings=embeddings, probes=comparisons
+    ... )
+    >>> bool(np.allclose(again, fit.responsibilities_, atol=1e-5))
+    True
+    """
+    constant = posterior.children["constant_data"].to_dataset(inherit=False)
+    view = posterior.copy()
+    view["constant_data"] = constant.drop_vars(
+        ["projection_mean", "projection_axes"], errors="ignore"
+    ).assign(probe_power=constant["evidence_power"])
+    return view
+
+
 def _training_data(
     comparisons: Comparisons, embeddings: FloatArray, projection: SphereProjection | None
 ) -> tuple[xr.Dataset, xr.Dataset]:

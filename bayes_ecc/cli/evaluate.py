@@ -104,38 +104,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "ridge may be `auto`: chosen on training queries",
     )
 
-    bayes = parser.add_argument_group("bayes")
-    bayes.add_argument(
-        "--concentration",
-        type=number_or_auto,
-        default="auto",
-        metavar="C",
-        help="what multiplies the cosine of embedding and centroid (default auto)",
-    )
-    bayes.add_argument(
-        "--evidence-power",
-        type=number,
-        default=1.0,
-        metavar="P",
-        help="what multiplies a training comparison's log-likelihood (default 1)",
-    )
-    bayes.add_argument(
-        "--probe-power",
-        type=number_or_auto,
-        default="auto",
-        metavar="P",
-        help="what multiplies a probe's log-likelihood (default auto)",
-    )
-    bayes.add_argument(
-        "--starts",
-        choices=("independent", "em"),
-        default="independent",
-        help="chains from starts of their own, weighted, or all from one (default independent)",
-    )
-    bayes.add_argument("--chains", type=whole(1), default=4, metavar="N", help="chains (default 4)")
-    bayes.add_argument(
-        "--draws", type=whole(1), default=500, metavar="N", help="draws a chain (default 500)"
-    )
+    add_bayes_options(parser)
 
     data = parser.add_argument_group("comparisons, split and probes")
     add_seed(data, "of the draw, the split and the fits (default 0)")
@@ -175,6 +144,42 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         metavar="FOLDER",
         help="take comparisons, split and probes from FOLDER/seed_S.parquet instead of drawing "
         "them (columns query_id, model_a, model_b, winner, split, probe)",
+    )
+
+
+def add_bayes_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the Bayesian mixture."""
+    bayes = parser.add_argument_group("bayes")
+    bayes.add_argument(
+        "--concentration",
+        type=number_or_auto,
+        default="auto",
+        metavar="C",
+        help="what multiplies the cosine of embedding and centroid (default auto)",
+    )
+    bayes.add_argument(
+        "--evidence-power",
+        type=number,
+        default=1.0,
+        metavar="P",
+        help="what multiplies a training comparison's log-likelihood (default 1)",
+    )
+    bayes.add_argument(
+        "--probe-power",
+        type=number_or_auto,
+        default="auto",
+        metavar="P",
+        help="what multiplies a probe's log-likelihood (default auto)",
+    )
+    bayes.add_argument(
+        "--starts",
+        choices=("independent", "em"),
+        default="independent",
+        help="chains from starts of their own, weighted, or all from one (default independent)",
+    )
+    bayes.add_argument("--chains", type=whole(1), default=4, metavar="N", help="chains (default 4)")
+    bayes.add_argument(
+        "--draws", type=whole(1), default=500, metavar="N", help="draws a chain (default 500)"
     )
 
 

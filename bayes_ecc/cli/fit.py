@@ -1,0 +1,117 @@
+"""`bayes-ecc fit`: fit a data set whole and keep the fit in a file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from bayes_ecc.cli.evaluate import add_bayes_options
+from bayes_ecc.cli.options import add_seed, listed, number_or_auto, whole
+from bayes_ecc.cli.output import check_writable, paragraph, terminal_width
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    """Add the command and its options."""
+    parser = subparsers.add_parser(
+        "fit",
+        help="fit all queries of a data set and save the fit",
+        description="Fit all queries of a data set, by EM or with a posterior, and save the fit\n"
+        "for `bayes-ecc rank` and for load_posterior in Python.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder of the data set")
+    parser.add_argument(
+        "--method", choices=("ecc", "bayes"), default="bayes", help="(default bayes)"
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FIT", help="file to write")
+    parser.add_argument(
+        "--clusters", type=whole(1), default=30, metavar="K", help="number of clusters (default 30)"
+    )
+    ecc = parser.add_argument_group("ecc")
+    for name in ("embedding-weight", "temperature", "ridge"):
+        ecc.add_argument(
+            f"--{name}", type=number_or_auto, default="auto", metavar="X", help="(default auto)"
+        )
+    add_bayes_options(parser)
+    data = parser.add_argument_group("data")
+    add_seed(data, "of the draw of comparisons and of the fit (default 0)")
+    data.add_argument(
+        "--per-query",
+        type=whole(1),
+        default=7,
+        metavar="N",
+        help="comparisons drawn a query from a score table (default 7)",
+    )
+    data.add_argument(
+        "--exclude-models",
+        action="append",
+        default=[],
+        metavar="A,B",
+        help="models to leave out; may be repeated",
+    )
+    data.add_argument(
+        "--source",
+        choices=("scores", "comparisons"),
+        help="which table to use, where the bundle has both",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fit, save, and say what was fitted and how far it can be trusted."""
+    import numpy as np
+
+    from bayes_ecc.bundle import load_bundle
+    from bayes_ecc.storage import save_posterior
+
+    check_writable(args.out, "--out")
+    bundle = load_bundle(args.bundle)
+    rng = np.random.default_rng(args.seed)
+    comparisons = bundle.draw_comparisons(
+        per_query=args.per_query,
+        exclude_models=listed(args.exclude_models, lambda name: name in bundle.models),
+        rng=rng,
+        source=args.source,
+    )
+    embeddings = bundle.embeddings_for(comparisons.queries)
+    estimator = _estimator(args, rng).fit(comparisons, embeddings)
+    save_posterior(estimator.posterior_, args.out)
+    width = terminal_width()
+    settings = ", ".join(f"{name} {value:g}" for name, value in estimator.settings_.items())
+    print(paragraph(f"{comparisons}", width))
+    print(paragraph(f"{type(estimator).__name__}: {settings}.", width))
+    if hasattr(estimator, "diagnosis_"):
+        print()
+        print(estimator.diagnosis_)
+        print()
+    print(
+        paragraph(f"Saved to {args.out}; `bayes-ecc rank {args.out} --cluster 0` reads it.", width)
+    )
+    return 0
+
+
+def _estimator(args: argparse.Namespace, rng: Any) -> Any:
+    if args.method == "ecc":
+        from bayes_ecc.ecc import ECC
+
+        return ECC(
+            args.clusters,
+            embedding_weight=args.embedding_weight,
+            temperature=args.temperature,
+            ridge=args.ridge,
+            rng=rng,
+        )
+    from bayes_ecc.bayesian import BayesianECC
+
+    return BayesianECC(
+        args.clusters,
+        concentration=args.concentration,
+        evidence_power=args.evidence_power,
+        probe_power=args.probe_power,
+        starts=args.starts,
+        chains=args.chains,
+        draws=args.draws,
+        rng=rng,
+    )
