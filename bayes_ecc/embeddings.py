@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,7 @@ def _lengths(values: FloatArray) -> FloatArray:
         return np.sqrt(np.einsum("ij,ij->i", values, values))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SphereProjection:
     """Projection of unit embeddings to a sphere of fewer dimensions: centre, rotate, normalise.
 
@@ -145,13 +146,14 @@ class SphereProjection:
         """
         values = unit_embeddings(embeddings)
         most = min(values.shape)
-        if not 2 <= embedding_dim <= most:
+        whole = isinstance(embedding_dim, Integral) and not isinstance(embedding_dim, bool)
+        if not whole or not 2 <= embedding_dim <= most:
             raise InputError(
-                f"embedding_dim={embedding_dim}: with {values.shape[0]} training queries of "
+                f"embedding_dim={embedding_dim!r}: with {values.shape[0]} training queries of "
                 f"{values.shape[1]} dimensions, give 2 to {most}, or None to keep them as they are."
             )
         # The full solver is exact and the same on every run; the randomised one is neither.
-        fitted = PCA(embedding_dim, svd_solver="covariance_eigh").fit(values)
+        fitted = PCA(int(embedding_dim), svd_solver="covariance_eigh").fit(values)
         return cls(mean=fitted.mean_, axes=fitted.components_)
 
     def transform(self, embeddings: ArrayLike) -> FloatArray:
