@@ -10,6 +10,7 @@ from bayes_ecc.bradley_terry import BradleyTerry
 from bayes_ecc.bundle import Bundle, load_bundle, save_bundle
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.datasets.simulate import Simulation, simulate
+from bayes_ecc.draws import Draws, read_draws
 from bayes_ecc.ecc import ECC
 from bayes_ecc.embeddings import SphereProjection, unit_embeddings
 from bayes_ecc.errors import (
@@ -35,8 +36,10 @@ from bayes_ecc.metrics import (
     reliability_bins,
 )
 from bayes_ecc.posterior import Atoms, atoms, training_data
+from bayes_ecc.rankings import summarize_cluster_ranking, summarize_ranking
 from bayes_ecc.selection import SearchResult, SettingsSearch, search
 from bayes_ecc.storage import load_posterior, save_posterior
+from bayes_ecc.summaries import pairwise, summarize_responsibilities, summarize_strengths
 
 if TYPE_CHECKING:
     from bayes_ecc.bayesian import BayesianECC as BayesianECC
@@ -63,6 +66,7 @@ __all__ = [
     "Comparisons",
     "ConvergenceWarning",
     "DataWarning",
+    "Draws",
     "Finding",
     "GainInterval",
     "InputError",
@@ -82,15 +86,21 @@ __all__ = [
     "gain_interval",
     "load_bundle",
     "load_posterior",
+    "pairwise",
     "predict_ranking",
     "predict_responsibilities",
     "predict_win_probability",
     "ranking_quality_gain",
+    "read_draws",
     "reliability_bins",
     "save_bundle",
     "save_posterior",
     "search",
     "simulate",
+    "summarize_cluster_ranking",
+    "summarize_ranking",
+    "summarize_responsibilities",
+    "summarize_strengths",
     "training_data",
     "unit_embeddings",
 ]
