@@ -38,7 +38,7 @@ class PairLayout:
     Parameters
     ----------
     winner, loser : ndarray of int, shape (n_columns,)
-        Model codes of the columns.
+        Model codes of the columns; no two columns are the same.
     n_models : int
         Number of models, those that never occur included.
 
@@ -53,22 +53,21 @@ class PairLayout:
         keys, pair = np.unique(low * n_models + high, return_inverse=True)
         self.n_models = n_models
         self.low, self.high = keys // n_models, keys % n_models
-        columns = np.arange(len(winner))
-        shape = (len(winner), len(keys))
-        ones = np.ones(len(winner))
-        self._total = sparse.csr_array((ones, (columns, pair)), shape=shape)
+        # Where the wins of either side of a pair are; beyond the last column if there are none.
+        self._high_wins = np.full(len(keys), len(winner))
+        self._low_wins = np.full(len(keys), len(winner))
         high_wins = winner == self.high[pair]
-        self._high = sparse.csr_array(
-            (ones[high_wins], (columns[high_wins], pair[high_wins])), shape=shape
-        )
+        self._high_wins[pair[high_wins]] = np.flatnonzero(high_wins)
+        self._low_wins[pair[~high_wins]] = np.flatnonzero(~high_wins)
         incidence = np.zeros((len(keys), n_models))
         incidence[np.arange(len(keys)), self.high] = 1
         incidence[np.arange(len(keys)), self.low] = -1
         self.incidence = incidence
 
-    def pair_counts(self, wins: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Sum directed wins (n_fits, n_columns) to totals and wins of `high` (n_fits, n_pairs)."""
-        return wins @ self._total, wins @ self._high
+    def pair_wins(self, wins: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Give wins of `high` and of `low` (n_fits, n_pairs) from directed (n_fits, n_columns)."""
+        padded = np.concatenate([wins, np.zeros((len(wins), 1))], axis=1)
+        return padded[:, self._high_wins], padded[:, self._low_wins]
 
     def hessian(self, curvature: FloatArray) -> FloatArray:
         """Assemble Laplacians (n_fits, n_models, n_models) from pair curvatures."""
@@ -127,9 +126,9 @@ def fit_strengths(
         If the ridge is so small beside the wins that rounding would decide in its place.
     """
     wins = np.asarray(wins, dtype=float)
-    total, high_wins = layout.pair_counts(wins)
+    high_wins, low_wins = layout.pair_wins(wins)
+    total = high_wins + low_wins
     _check_scale(total, ridge)
-    low_wins = total - high_wins
     theta = np.zeros((len(wins), layout.n_models))
     if start is not None:
         theta += start - np.mean(start, axis=1, keepdims=True)

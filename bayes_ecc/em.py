@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from tqdm.auto import tqdm
 
 from bayes_ecc.bradley_terry import PairLayout, fit_strengths
@@ -40,7 +39,6 @@ class EMData:
 
     embeddings: FloatArray  # (n_queries, embedding_dim)
     counts: OutcomeCounts  # matrix (n_queries, n_columns)
-    wins_by_column: sparse.csr_array  # its transpose
     layout: PairLayout
 
     @classmethod
@@ -51,7 +49,6 @@ class EMData:
         return cls(
             embeddings=embeddings,
             counts=counts._replace(matrix=wins),
-            wins_by_column=sparse.csr_array(wins.T),
             layout=PairLayout(counts.winner, counts.loser, comparisons.n_models),
         )
 
@@ -91,7 +88,8 @@ def fit_cluster_strengths(
     data: EMData, responsibilities: FloatArray, ridge: float, start: FloatArray | None = None
 ) -> FloatArray:
     """Fit each cluster's Bradley-Terry model with weights r_qk / |N_q|: (n_clusters, n_models)."""
-    wins = (data.wins_by_column @ responsibilities).T
+    # Faster than a transpose of its own: one pass over the rows, scattered into a small table.
+    wins = (data.counts.matrix.T @ responsibilities).T
     return fit_strengths(wins, data.layout, ridge, start=start, tol=1e-3)
 
 
@@ -139,8 +137,16 @@ def e_step(
 
 def mean_divergence(new: State, old: State) -> float:
     """Mean over queries of KL(r_new || r_old), from unnormalised log responsibilities."""
-    change = np.einsum("qk,qk->", new.responsibilities, new.scores - old.scores, dtype=np.float64)
-    return max(0.0, float(change - (new.log_total - old.log_total).sum())) / len(new.log_total)
+    # Rows in the precision they come in, their sum in double: a conversion of all is slower.
+    change = np.einsum("qk,qk->q", new.responsibilities, new.scores - old.scores)
+    change -= new.log_total - old.log_total
+    return max(0.0, float(change.sum(dtype=np.float64))) / len(change)
+
+
+def has_settled(new: State, old: State, tol: float, centroid_tol: float) -> bool:
+    """Tell whether neither centroids nor responsibilities have moved further than they may."""
+    moved = np.sqrt(((new.centroids - old.centroids) ** 2).sum(axis=1)).max()
+    return bool(moved < centroid_tol) and mean_divergence(new, old) < tol
 
 
 def run_em(
