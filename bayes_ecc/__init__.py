@@ -13,6 +13,7 @@ from bayes_ecc.datasets.simulate import Simulation, simulate
 from bayes_ecc.draws import Draws, read_draws
 from bayes_ecc.ecc import ECC
 from bayes_ecc.embeddings import SphereProjection, unit_embeddings
+from bayes_ecc.encoders import SentenceTransformerEncoder, encode
 from bayes_ecc.errors import (
     BayesEccError,
     ConvergenceWarning,
@@ -74,6 +75,7 @@ __all__ = [
     "NotFittedError",
     "OutcomeCounts",
     "SearchResult",
+    "SentenceTransformerEncoder",
     "SettingsSearch",
     "Simulation",
     "SphereProjection",
@@ -81,6 +83,7 @@ __all__ = [
     "audit",
     "bt_loss",
     "cluster_ranking",
+    "encode",
     "expected_calibration_error",
     "gain_difference_interval",
     "gain_interval",

@@ -32,6 +32,7 @@ ROOMS = [
     "bundle",
     "datasets",
     "embeddings",
+    "encoders",
     "bradley_terry",
     "baselines",
     "posterior",
