@@ -8,11 +8,13 @@ of models (omega of comparisons with the same log-odds add up to a single variab
     theta_0 | tau, z, omega                 Gaussian, strengths integrated out
     tau | theta_0, z, omega                 slice sampling, strengths integrated out
     theta_k | theta_0, tau, z, omega        Gaussian
+    theta_k | theta_0, tau, z               Metropolis step [2]_, omega integrated out
     c_k | z                                 von Mises-Fisher at concentration * sum of embeddings
     pi | z                                  Dirichlet
 
-Integrating the strengths out is what lets tau and theta_0 move. z and omega are not kept, so that
-the chain is one for the marginal posterior.
+Integrating the strengths out is what lets tau and theta_0 move. The Metropolis step is there for
+models that win or lose nearly always: given omega their strengths move by a small part of their
+posterior spread. z and omega are not kept, so that the chain is one for the marginal posterior.
 
 References
 ----------
@@ -39,6 +41,7 @@ type IntArray = NDArray[np.integer[Any]]
 
 _SLICE_WIDTH = 0.5  # first bracket of log tau; stepping out doubles as needed
 _SLICE_UPDATES = 2
+_RENEWAL = 0.75  # share of a strength's variance that the Metropolis step proposes anew
 
 
 def gibbs_sweep(
@@ -128,8 +131,10 @@ def draw_parameters(
     >>> draw_parameters(labels, state, problem, np.random.default_rng(0)).centroids.shape
     (2, 8)
     """
-    precision, linear = _augmented_likelihood(labels, state.strengths, problem, rng)
+    weight, signed = _pair_sums(labels, problem)
+    precision, linear = _augmented_likelihood(weight, signed, state.strengths, problem, rng)
     state = _draw_strengths(precision, linear, state, problem, rng)
+    state = _renew_strengths(weight, signed, state, problem, rng)
     members = sparse.csr_array(
         (
             np.ones(len(labels), dtype=problem.embeddings.dtype),
@@ -147,30 +152,40 @@ def draw_parameters(
     return replace(state, centroids=centroids, weights=weights)
 
 
+def _pair_sums(labels: IntArray, problem: GibbsProblem) -> tuple[FloatArray, FloatArray]:
+    """Sum the comparisons of each cluster and pair: weight, and wins of `lower` less `upper`."""
+    n_pairs = len(problem.lower)
+    shape = (problem.n_clusters, n_pairs)
+    cell = labels[problem.cell_query] * n_pairs + problem.cell_pair
+    weight = np.bincount(cell, weights=problem.cell_weight, minlength=math.prod(shape))
+    signed = np.bincount(cell, weights=problem.cell_signed, minlength=math.prod(shape))
+    return weight.reshape(shape), signed.reshape(shape)
+
+
 def _augmented_likelihood(
-    labels: IntArray, strengths: FloatArray, problem: GibbsProblem, rng: np.random.Generator
+    weight: FloatArray,
+    signed: FloatArray,
+    strengths: FloatArray,
+    problem: GibbsProblem,
+    rng: np.random.Generator,
 ) -> tuple[FloatArray, FloatArray]:
     """Draw omega; give the precision (K, M, M) and linear term (K, M) of exp(b.t - t.L t / 2)."""
-    n_clusters, n_models, n_pairs = problem.n_clusters, problem.n_models, len(problem.lower)
-    lower, upper = problem.lower, problem.upper
-    cell = labels[problem.cell_query] * n_pairs + problem.cell_pair
-    size = n_clusters * n_pairs
-    weight = np.bincount(cell, weights=problem.cell_weight, minlength=size)
-    signed = np.bincount(cell, weights=problem.cell_signed, minlength=size)
-    difference = (strengths[:, lower] - strengths[:, upper]).ravel()
-    flat = np.zeros(size)
-    seen = np.flatnonzero(weight)
-    flat[seen] = random_polya_gamma(weight[seen], difference[seen], rng=rng)
-    omega = flat.reshape(n_clusters, n_pairs)
-    precision = np.zeros((n_clusters, n_models, n_models))
-    precision[:, lower, upper] = -omega
-    precision[:, upper, lower] = -omega
+    difference = strengths[:, problem.lower] - strengths[:, problem.upper]
+    omega = np.zeros_like(weight)
+    seen = weight > 0
+    omega[seen] = random_polya_gamma(weight[seen], difference[seen], rng=rng)
+    return _laplacian(omega, problem), 0.5 * signed @ problem.incidence
+
+
+def _laplacian(pair_values: FloatArray, problem: GibbsProblem) -> FloatArray:
+    """Sum value * (e_lower - e_upper)(e_lower - e_upper)' over pairs: (K, n_pairs) to (K, M, M)."""
+    n_models = problem.n_models
+    result = np.zeros((len(pair_values), n_models, n_models))
+    result[:, problem.lower, problem.upper] = -pair_values
+    result[:, problem.upper, problem.lower] = -pair_values
     diagonal = np.arange(n_models)
-    precision[:, diagonal, diagonal] = -precision.sum(axis=2)
-    incidence = np.zeros((n_pairs, n_models))
-    incidence[np.arange(n_pairs), lower] = 0.5
-    incidence[np.arange(n_pairs), upper] = -0.5
-    return precision, signed.reshape(n_clusters, n_pairs) @ incidence
+    result[:, diagonal, diagonal] = -result.sum(axis=2)
+    return result
 
 
 def _draw_strengths(
@@ -200,6 +215,54 @@ def _draw_strengths(
     deviation = variance * pull + np.sqrt(variance) * rng.standard_normal(variance.shape)
     strengths = centre + np.einsum("kmj,kj->km", vectors, deviation)
     return replace(state, global_strengths=centre, tau=tau, strengths=strengths)
+
+
+def _renew_strengths(
+    weight: FloatArray,
+    signed: FloatArray,
+    state: GibbsState,
+    problem: GibbsProblem,
+    rng: np.random.Generator,
+) -> GibbsState:
+    """Metropolis step on each cluster's strengths, centred between them and a Newton step's end.
+
+    On a Gaussian it is an autoregression that accepts always; on the posterior it corrects itself.
+    """
+    damping = 1 - math.sqrt(1 - _RENEWAL)
+
+    def local(strengths: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Log density, Cholesky factor of its curvature and proposal mean, for each cluster."""
+        difference = strengths[:, problem.lower] - strengths[:, problem.upper]
+        size = np.abs(difference)
+        tail = np.exp(-size)
+        deviation = strengths - state.global_strengths
+        log_density = (0.5 * signed * difference - weight * (0.5 * size + np.log1p(tail))).sum(
+            axis=1
+        )
+        log_density -= 0.5 * ((deviation / state.tau) ** 2).sum(axis=1)
+        half_tanh = 0.5 * np.sign(difference) * (1 - tail) / (1 + tail)
+        gradient = (0.5 * signed - weight * half_tanh) @ problem.incidence
+        gradient -= deviation / state.tau**2
+        curvature = _laplacian(weight * tail / (1 + tail) ** 2, problem)
+        curvature += np.eye(problem.n_models) / state.tau**2
+        newton = np.linalg.solve(curvature, gradient[..., None])[..., 0]
+        return log_density, np.linalg.cholesky(curvature), strengths + damping * newton
+
+    def log_proposal(root: FloatArray, mean: FloatArray, strengths: FloatArray) -> FloatArray:
+        white = np.einsum("kij,ki->kj", root, strengths - mean)
+        log_determinant = np.log(np.einsum("kii->ki", root)).sum(axis=1)
+        return log_determinant - 0.5 * (white**2).sum(axis=1) / _RENEWAL
+
+    old = state.strengths
+    old_density, old_root, old_mean = local(old)
+    noise = rng.standard_normal((*old.shape, 1))
+    step = np.linalg.solve(old_root.transpose(0, 2, 1), noise)[..., 0]
+    new = old_mean + math.sqrt(_RENEWAL) * step
+    new_density, new_root, new_mean = local(new)
+    log_ratio = new_density - old_density
+    log_ratio += log_proposal(new_root, new_mean, old) - log_proposal(old_root, old_mean, new)
+    accepted = -rng.standard_exponential(len(old)) < log_ratio
+    return replace(state, strengths=np.where(accepted[:, None], new, old))
 
 
 def _draw_tau(

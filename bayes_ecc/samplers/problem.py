@@ -61,6 +61,8 @@ class GibbsProblem:
     winner, loser : ndarray of int, shape (n_columns,)
     lower, upper : ndarray of int, shape (n_pairs,)
         The two models of each pair that was compared.
+    incidence : ndarray, shape (n_pairs, n_models)
+        1 at `lower` and -1 at `upper`.
     cell_query, cell_pair : ndarray of int, shape (n_cells,)
         Query and pair of each stored win.
     cell_weight, cell_signed : ndarray, shape (n_cells,)
@@ -90,6 +92,7 @@ class GibbsProblem:
     loser: IntArray
     lower: IntArray
     upper: IntArray
+    incidence: FloatArray
     cell_query: IntArray
     cell_pair: IntArray
     cell_weight: FloatArray
@@ -160,6 +163,10 @@ class GibbsProblem:
         wins.eliminate_zeros()
         low, high = np.minimum(counts.winner, counts.loser), np.maximum(counts.winner, counts.loser)
         keys, pair = np.unique(low * n_models + high, return_inverse=True)
+        lower, upper = keys // n_models, keys % n_models
+        incidence = np.zeros((len(keys), n_models))
+        incidence[np.arange(len(keys)), lower] = 1.0
+        incidence[np.arange(len(keys)), upper] = -1.0
         sign = np.where(counts.winner < counts.loser, 1.0, -1.0)
         cell_query = np.repeat(np.arange(len(x)), np.diff(wins.indptr))
         weight = wins.data.astype(float)
@@ -168,8 +175,9 @@ class GibbsProblem:
             wins=wins.astype(dtype),
             winner=counts.winner,
             loser=counts.loser,
-            lower=keys // n_models,
-            upper=keys % n_models,
+            lower=lower,
+            upper=upper,
+            incidence=incidence,
             cell_query=cell_query,
             cell_pair=pair[wins.indices],
             cell_weight=weight,

@@ -147,7 +147,8 @@ def test_the_augmented_likelihood_has_the_mean_of_its_polya_gamma_variables(comp
     labels = np.arange(N_QUERIES) % N_CLUSTERS
     rng = np.random.default_rng(4)
     n = 3000
-    draws = [gibbs._augmented_likelihood(labels, state.strengths, problem, rng) for _ in range(n)]
+    sums = gibbs._pair_sums(labels, problem)
+    draws = [gibbs._augmented_likelihood(*sums, state.strengths, problem, rng) for _ in range(n)]
     precision = np.zeros((N_CLUSTERS, N_MODELS, N_MODELS))
     spread = np.zeros_like(precision)
     linear = np.zeros((N_CLUSTERS, N_MODELS))
@@ -206,6 +207,40 @@ def test_strengths_given_tau_are_the_dense_gaussian(comparisons, state, global_s
     assert np.abs(white.mean(axis=0)).max() < 4.5 / np.sqrt(n)
     product = white.T @ white / n - np.eye(white.shape[1])
     assert np.abs(product).max() < 4.5 * np.sqrt(2 / n)
+
+
+@pytest.mark.parametrize("wins", [(6.5, 2.0), (14.0, 0.0), (0.0, 0.0)])
+def test_the_metropolis_step_keeps_the_posterior_of_two_llms(wins):
+    data = Comparisons.from_arrays(
+        [0, 0], [1, 0], [0, 1], [1.0, 1.0], weight=[max(w, 1e-12) for w in wins],
+        queries=[0], models=["a", "b"],
+    )  # fmt: skip
+    problem = GibbsProblem.from_counts(
+        np.eye(1, 2), data.outcome_counts(), n_clusters=400, n_models=2, concentration=1.0
+    )
+    centre, tau = np.array([0.4, -0.3]), 1.6
+    rng = np.random.default_rng(8)
+    weight, signed = np.full((400, 1), sum(wins)), np.full((400, 1), wins[0] - wins[1])
+    state = GibbsState(np.ones(400), centre, tau, np.tile(centre, (400, 1)), np.eye(400, 2))
+    values = []
+    for sweep in range(250):
+        state = gibbs._renew_strengths(weight, signed, state, problem, rng)
+        if sweep >= 50:
+            values.append([state.strengths @ [1, -1], state.strengths @ [1, 1]])
+    grid = np.linspace(-15, 20, 20_001)
+    mass = stats.norm(0.7, tau * np.sqrt(2)).pdf(grid)
+    mass *= special.expit(grid) ** wins[0] * special.expit(-grid) ** wins[1]
+    mass /= mass.sum()
+    gap, total = np.moveaxis(np.array(values), 1, 0)
+    for drawn, expected in (
+        (gap, (mass * grid).sum()),
+        (gap**2, (mass * grid**2).sum()),
+        (special.expit(gap), (mass * special.expit(grid)).sum()),
+        (total, 0.1),
+        (total**2, 2 * tau**2 + 0.01),
+    ):
+        by_chain = drawn.mean(axis=0)  # independent chains, one a cluster
+        assert abs(by_chain.mean() - expected) < 4.5 * by_chain.std() / np.sqrt(400)
 
 
 def test_tau_has_its_density_with_the_strengths_integrated_out():
