@@ -134,7 +134,7 @@ def log_prior_terms(
     >>> list(log_prior_terms(fit.posterior_, tau=0.3))
     ['strengths']
     """
-    draws = posterior.children["posterior"].to_dataset(inherit=False)
+    draws = whole_draws(posterior)
     if tau is None and "tau" not in draws:
         raise InputError("The posterior holds no tau; give the value of tau the fit was made with.")
     spread = draws["tau"] if tau is None else xr.full_like(draws["weights"][:, :, 0], tau, float)
@@ -182,6 +182,7 @@ class _Training:
         embeddings: ArrayLike | None,
         dtype: DTypeLike,
     ) -> _Training:
+        whole_draws(posterior)
         source = known = atoms(posterior)
         if comparisons is None and embeddings is None:
             comparisons, embeddings = training_data(posterior)
@@ -366,7 +367,7 @@ def invariants(
         result["log_density"] = result["log_density"] + sum(prior.data_vars.values())
     quantiles = pointwise["evidence"].astype(float).quantile(EVIDENCE_QUANTILES, dim="query")
     result["evidence_quantile"] = quantiles.transpose("chain", "draw", "quantile")
-    draws = posterior.children["posterior"].to_dataset(inherit=False)
+    draws = whole_draws(posterior)
     if "tau" in draws:
         result["tau"] = draws["tau"].transpose("chain", "draw")
     if "global_strengths" in draws:
@@ -412,12 +413,31 @@ def draw_responsibilities(
     (1, 60, 2)
     """
     training = _Training.read(posterior, comparisons, embeddings, np.float64)
-    n_draws = posterior["posterior"].sizes["draw"]
+    n_draws = whole_draws(posterior).sizes["draw"]
     positions = np.arange(len(training.source)).reshape(-1, n_draws)[:, draw]
     return np.stack([softmax_rows(training.fitted_scores(s))[0] for s in positions])
 
 
 # ---------------------------------------------------------------- helpers
+
+
+def whole_draws(posterior: xr.DataTree) -> xr.Dataset:
+    """Give the group posterior of a container, or refuse one without chains or draws.
+
+    Raises
+    ------
+    InputError
+        If it is no posterior, or has lost one of the two dimensions.
+    """
+    atoms(posterior)
+    draws = posterior.children["posterior"].to_dataset(inherit=False)
+    lost = [name for name in ("chain", "draw") if name not in draws.dims]
+    if lost:
+        raise InputError(
+            f"The posterior has no dimension {lost[0]!r} left; select with a list, as in "
+            f"isel({lost[0]}=[0]), to keep it."
+        )
+    return draws
 
 
 def _steps(n: int, progress: bool | None, what: str) -> tqdm[int]:
@@ -429,7 +449,7 @@ def _labelled(
     posterior: xr.DataTree, values: Mapping[str, FloatArray], axis: str, labels: NDArray[Any]
 ) -> xr.Dataset:
     """Put rows, one an atom, back into chains and draws; a second axis is called `axis`."""
-    draws = posterior.children["posterior"].to_dataset(inherit=False)
+    draws = whole_draws(posterior)
     sizes = tuple(draws.sizes[name] for name in ("chain", "draw"))
     coords = {name: draws[name].values for name in ("chain", "draw") if name in draws.coords}
     variables = {

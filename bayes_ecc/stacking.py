@@ -19,7 +19,9 @@ from bayes_ecc.errors import InputError
 
 type FloatArray = NDArray[np.floating[Any]]
 
-_MIN_DRAWS = 25  # a Pareto tail needs 5 draws, and a fifth of the draws is tail
+MIN_DRAWS = 25
+"""Draws a chain that leaving queries out takes: a fifth of them is tail, and a tail needs five."""
+
 _SMALLEST_CHANGE = 1e-3  # nats; weights that differ by less correct nothing and have no tail to fit
 _CELLS = 2_000_000  # numbers held at once by a fit of tails
 _N_SHAPES = 60  # at most, that a fit of one tail tries
@@ -100,10 +102,10 @@ def leave_query_out(
     5
     """
     n_draws = evidence.sizes["draw"]
-    if n_draws < _MIN_DRAWS:
+    if n_draws < MIN_DRAWS:
         raise InputError(
             f"evidence has {n_draws} draws a chain; leaving queries out by importance sampling "
-            f"needs at least {_MIN_DRAWS}."
+            f"needs at least {MIN_DRAWS}."
         )
     fitted = evidence if fitted_evidence is None else fitted_evidence
     chains = [
@@ -256,7 +258,7 @@ def stacking_weights(
     """
     if isinstance(evidence, xr.DataArray):
         n_chains = evidence.sizes["chain"]
-        if n_chains == 1 or evidence.sizes["draw"] < _MIN_DRAWS:
+        if n_chains == 1 or evidence.sizes["draw"] < MIN_DRAWS:
             return np.full(n_chains, 1 / n_chains)
         evidence = leave_query_out(evidence, fitted_evidence)
     elpd = evidence.elpd.transpose("query", "chain").values
