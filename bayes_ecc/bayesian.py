@@ -240,7 +240,7 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         priors = self.priors or Priors()
         if "auto" in (settings.concentration, settings.probe_power):
             self.selection_ = choose_settings(
-                comparisons, unit, settings, priors, rng, progress=self.progress
+                comparisons, unit, settings, priors, rng, cores=self.cores, progress=self.progress
             )
             settings = settings._replace(**self.selection_.best)
         projection = None

@@ -8,11 +8,14 @@ queries, one for each candidate concentration; the probe power is read off the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from tqdm.auto import tqdm
 
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.embeddings import SphereProjection
@@ -26,10 +29,11 @@ from bayes_ecc.validation import InnerSplit, inner_splits
 
 type FloatArray = NDArray[np.floating[Any]]
 
-CONCENTRATION_GRID = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+CONCENTRATION_GRID = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
 PROBE_POWER_GRID = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 16.0, 24.0, 32.0)
-_START = {"concentration": 6.0, "probe_power": 8.0}
-_SPLITS, _CHAINS, _TUNE, _DRAWS, _THIN = 2, 2, 150, 100, 5
+_FIRST_CONCENTRATION = 6.0
+_SPLITS, _CHAINS, _TUNE, _DRAWS, _THIN = 3, 2, 250, 100, 5
+_WORTH_PROCESSES = 20_000  # queries x clusters from which starting processes pays
 
 
 class MixtureSettings(NamedTuple):
@@ -50,6 +54,7 @@ def choose_settings(
     priors: Priors,
     rng: np.random.Generator,
     *,
+    cores: int | None = None,
     progress: bool | None = None,
 ) -> SearchResult:
     """Choose the settings that are "auto" on inner splits of the training queries.
@@ -65,6 +70,8 @@ def choose_settings(
     priors : Priors
     rng : numpy.random.Generator
         Randomness of splits and chains; all candidates meet the same.
+    cores : int, optional
+        Processes; by default as many as there are processors, for problems large enough.
     progress : bool, optional
         Whether to show a progress bar; by default on a terminal only.
 
@@ -75,27 +82,43 @@ def choose_settings(
     """
     splits = inner_splits(comparisons, _SPLITS, rng=rng)
     problems = [_InnerProblem(split, embeddings, settings, priors) for split in splits]
+    powers = (settings.probe_power,) if settings.probe_power != "auto" else PROBE_POWER_GRID
+    large = comparisons.n_queries * settings.n_clusters > _WORTH_PROCESSES
+    workers = min(_SPLITS, cores or os.cpu_count() or 1) if large else 1
     losses: dict[float, dict[float, list[float]]] = {}
-    grid: dict[str, Sequence[float]] = {
-        "concentration": CONCENTRATION_GRID
-        if settings.concentration == "auto"
-        else (settings.concentration,),
-        "probe_power": PROBE_POWER_GRID
-        if settings.probe_power == "auto"
-        else (settings.probe_power,),
-    }
 
-    def evaluate(candidate: dict[str, Any]) -> list[float]:
-        concentration, power = candidate["concentration"], candidate["probe_power"]
+    def best_loss(concentration: float) -> float:
         if concentration not in losses:
-            by_split = [problem.losses(concentration, grid["probe_power"]) for problem in problems]
-            losses[concentration] = {
-                p: [split[p] for split in by_split] for p in grid["probe_power"]
-            }
-        return losses[concentration][power]
+            by_split = run(delayed(problem.losses)(concentration, powers) for problem in problems)
+            losses[concentration] = {p: [split[p] for split in by_split] for p in powers}
+            bar.update()
+        return min(float(np.mean(values)) for values in losses[concentration].values())
 
-    start = {name: _START[name] for name, values in grid.items() if len(values) > 1}
-    return search(evaluate, grid, start=start, progress=progress)
+    disable = None if progress is None else not progress
+    with (
+        tqdm(desc="concentration", unit="value", disable=disable) as bar,
+        Parallel(n_jobs=workers) as run,
+    ):
+        if settings.concentration == "auto":
+            _walk(best_loss, CONCENTRATION_GRID, _FIRST_CONCENTRATION)
+        else:
+            best_loss(settings.concentration)
+    return search(
+        lambda tried: losses[tried["concentration"]][tried["probe_power"]],
+        {"concentration": sorted(losses), "probe_power": powers},
+        method="grid",
+    )
+
+
+def _walk(loss: Callable[[float], float], grid: Sequence[float], first: float) -> None:
+    """Try neighbouring values, downhill from the first, until both neighbours are worse."""
+    at = grid.index(first)
+    while True:
+        near = [i for i in (at, at + 1, at - 1) if 0 <= i < len(grid)]
+        best = min(near, key=lambda i: loss(grid[i]))
+        if best == at:
+            return
+        at = best
 
 
 class _InnerProblem:
