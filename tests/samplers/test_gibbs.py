@@ -132,7 +132,7 @@ def test_far_away_strengths_stay_finite(comparisons, state):
 def test_labels_follow_the_responsibilities(comparisons, state):
     problem = make_problem(comparisons)
     rng = np.random.default_rng(3)
-    n = 4000
+    n = 1500
     counts = np.zeros((N_QUERIES, N_CLUSTERS))
     for _ in range(n):
         _, labels = gibbs_sweep(state, problem, rng)
@@ -310,7 +310,7 @@ def test_empty_clusters_are_drawn_from_the_prior(comparisons, state):
     problem = make_problem(comparisons, global_scale=None, tau_scale=None)
     rng = np.random.default_rng(7)
     labels = np.zeros(N_QUERIES, dtype=int)
-    n = 4000
+    n = 1500
     after = [draw_parameters(labels, state, problem, rng) for _ in range(n)]
     strengths = np.stack([s.strengths[2] for s in after])
     np.testing.assert_allclose(

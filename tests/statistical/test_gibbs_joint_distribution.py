@@ -106,7 +106,7 @@ def functions(weights, centre, tau, strengths, centroids, x, won):
 
 @pytest.mark.parametrize("fixed", [False, True], ids=["all free", "hyperparameters fixed"])
 def test_alternating_data_and_sweeps_leaves_the_prior_untouched(fixed, replications):
-    n = replications(300_000, 9_000)
+    n = replications(120_000, 9_000)
     rng = np.random.default_rng(11)
     state = GibbsState(*(value[0] for value in draw_prior(1, fixed, rng)))
     visited = []

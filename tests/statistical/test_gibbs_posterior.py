@@ -50,7 +50,7 @@ def test_one_cluster_of_two_llms_agrees_with_quadrature(power, replications):
     rng = np.random.default_rng(12)
     state = GibbsState(np.ones(1), np.zeros(2), 1.0, np.zeros((1, 2)), np.eye(1, 2))
     drawn = []
-    for _ in range(replications(200_000, 4_000)):
+    for _ in range(replications(60_000, 4_000)):
         state, _ = gibbs_sweep(state, problem, rng)
         gap = state.strengths[0, 1] - state.strengths[0, 0]
         centre_gap = state.global_strengths[1] - state.global_strengths[0]
