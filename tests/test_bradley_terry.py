@@ -208,6 +208,13 @@ def test_a_tiny_ridge_leaves_the_maximum_likelihood_difference(ridge):
     np.testing.assert_allclose([found[0] + found[1], found[2] + found[3], found[4]], 0, atol=1e-6)
 
 
+def test_strengths_of_many_models_do_not_drift_under_a_tiny_ridge():
+    winner, loser = np.nonzero(~np.eye(28, dtype=bool))
+    wins = np.random.default_rng(0).gamma(0.3, 1, (5, len(winner)))
+    found = fit_strengths(wins, PairLayout(winner, loser, 28), 1e-10)
+    assert np.abs(found.sum(axis=1)).max() < 1e-12
+
+
 def test_a_ridge_lost_in_rounding_is_refused():
     wins, layout = count_wins({(0, 1): 1e20, (1, 0): 1e19})
     with pytest.raises(InputError, match=r"ridge=1\.0 is lost in rounding .* 1\.1e\+20 together"):

@@ -269,11 +269,15 @@ def test_iteration_stops_at_the_first_that_meets_both_tolerances(tol, centroid_t
         assert met == (number == len(history))
 
 
-def test_a_start_that_is_a_fixed_point_still_takes_two_iterations():
+@pytest.mark.parametrize(("tol", "centroid_tol"), [(1e-3, 1e-2), (1e30, 1e30)])
+def test_a_start_has_no_scores_to_compare_with_so_two_iterations_are_the_least(tol, centroid_tol):
     comparisons, embeddings, _ = draw_problem(5)
     data = EMData.from_comparisons(comparisons, embeddings)
     with tqdm(disable=True) as bar:
-        _, history, converged = run_em(data, some_settings(), np.ones((7, 1)), 500, 1e-3, 1e-2, bar)
+        fixed_point = np.ones((7, 1))
+        _, history, converged = run_em(
+            data, some_settings(), fixed_point, 500, tol, centroid_tol, bar
+        )
     assert converged
     assert len(history) == 2
     assert history[0] == pytest.approx(history[1], abs=1e-9)
