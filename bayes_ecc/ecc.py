@@ -54,8 +54,9 @@ class ECC(PosteriorPredictions, BaseEstimator):
     r"""Evidence-Calibrated Clustering: queries grouped by what they demand of models.
 
     Each cluster has a centroid on the sphere and Bradley-Terry strengths. A query's loss under
-    cluster k is ``l(q,k) = comp(q; theta_k) + lambda (1 - x_q . c_k)``, with comp the mean
-    negative log-likelihood of its comparisons, and the fit minimises
+    cluster k is ``l(q,k) = comp(q; theta_k) + lambda (1 - x_q . c_k)``, with comp the weighted
+    mean negative log-likelihood of its comparisons: a query counts once, however many it has and
+    whatever they weigh. The fit minimises
 
     .. math:: \sum_{qk} r_{qk} l(q,k) + T \sum_{qk} r_{qk} \log r_{qk}
               + \tfrac{\rho}{2} \sum_k |\theta_k|^2
@@ -78,7 +79,8 @@ class ECC(PosteriorPredictions, BaseEstimator):
     ridge : float or "auto"
         Pull of the strengths to zero, positive.
     init : "dirichlet" or array-like, shape (n_queries, n_clusters)
-        Start: Dirichlet(1) responsibilities, or responsibilities of your own.
+        Start: Dirichlet(1) responsibilities, or responsibilities of your own (one start, whatever
+        `n_init`), whose rows are brought to sum to 1.
     n_init : int
         Number of starts; the one with the lowest objective is kept.
     max_iter : int
@@ -99,7 +101,7 @@ class ECC(PosteriorPredictions, BaseEstimator):
     strengths_ : xarray.DataArray, dims (cluster, llm)
         Zero-sum within a cluster.
     centroids_ : xarray.DataArray, dims (cluster, embedding_dim)
-        Unit length; zero for a cluster that was empty from the start.
+        Unit length; zero for a cluster that was empty from the start, or whose embeddings cancel.
     objective_ : ndarray, shape (n_iter_,)
         The objective after every iteration of the start that was kept.
     n_iter_ : int
