@@ -17,6 +17,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from bayes_ecc.checks import check_count
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.embeddings import SphereProjection
 from bayes_ecc.errors import InputError
@@ -33,7 +34,7 @@ _DIMS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Atoms:
     """The atoms of a posterior as plain arrays, chains and draws in one row of S atoms.
 
@@ -317,6 +318,40 @@ def _shares(chain_weights: FloatArray, n_chains: int) -> FloatArray:
             "not all zero. Select chains that have weight, or give them some."
         )
     return chain_weights / total
+
+
+def thin(posterior: xr.DataTree, factor: int) -> xr.DataTree:
+    """Keep every n-th draw, in all groups alike.
+
+    Parameters
+    ----------
+    posterior : xarray.DataTree
+        From any estimator of this library; it is not changed.
+    factor : int
+        One draw of so many is kept, the first of each chain among them.
+
+    Returns
+    -------
+    xarray.DataTree
+        With the attributes of the whole. A diagnosis in it remains that of the whole.
+
+    Raises
+    ------
+    InputError
+        If the factor is no whole number of at least 1.
+
+    Examples
+    --------
+    >>> from bayes_ecc import ECC, simulate
+    >>> from bayes_ecc.posterior import thin
+    >>> data = simulate(n_queries=60, n_models=5, rng=0)
+    >>> fit = ECC(n_clusters=2, max_iter=500, rng=0).fit(data.comparisons, data.embeddings)
+    >>> thin(fit.posterior_, 5)["posterior"].sizes["draw"]
+    1
+    """
+    atoms(posterior)
+    step = check_count("factor", factor)
+    return posterior.isel(draw=slice(None, None, step), missing_dims="ignore")
 
 
 def set_chain_weights(posterior: xr.DataTree, weights: FloatArray) -> None:

@@ -91,6 +91,13 @@ def test_atoms_are_what_was_put_in(posterior):
     assert sum(share for _, share in found.used()) == pytest.approx(1)
 
 
+def test_atoms_are_compared_by_identity(posterior):
+    found = atoms(posterior)
+    assert found == found
+    assert found != atoms(posterior)
+    assert len({found, found}) == 1
+
+
 def test_settings_and_origin_are_kept_as_plain_text(posterior):
     assert json.loads(posterior.attrs["settings"]) == {
         "kappa": 0.5, "init": "array of shape (2, 2)", "rng": None, "on": True
