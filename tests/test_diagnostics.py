@@ -19,7 +19,7 @@ from bayes_ecc.datasets.simulate import simulate
 from bayes_ecc.diagnostics import Diagnosis, attach, diagnose, stored_diagnosis
 from bayes_ecc.evidence import invariants, log_prior_terms, pointwise_log_likelihood
 from bayes_ecc.modes import mode_report, several_solutions
-from bayes_ecc.posterior import make_posterior
+from bayes_ecc.posterior import make_posterior, thin
 from bayes_ecc.posterior_checks import check_contrasts, moving, power_scaling_sensitivity
 from bayes_ecc.samplers import GibbsProblem, GibbsState, draw_parameters, gibbs_sweep
 from bayes_ecc.stacking import stacking_weights
@@ -534,3 +534,21 @@ def test_arviz_plots_the_container(plot: Any) -> None:
 @pytest.mark.usefixtures("closing")
 def test_arviz_plots_invariants() -> None:
     az.plot_trace_dist(clean(), group="invariants", var_names=["log_density", "tau"])
+
+
+# -------------------------------------------------------------------- thinning
+
+
+def test_thinning_thins_the_whole_tree() -> None:
+    whole = attach(clean(), diagnose(clean()))
+    thinned = thin(whole, 7)
+    for name, group in thinned.children.items():
+        if "draw" in whole[name].dims:
+            assert group["draw"].values.tolist() == list(range(0, 500, 7))
+        expected = whole[name].to_dataset().isel(draw=slice(None, None, 7), missing_dims="ignore")
+        xr.testing.assert_identical(group.to_dataset(), expected)
+    assert thinned.attrs == whole.attrs
+    assert whole["posterior"].sizes["draw"] == 500
+    assert verdicts(diagnose(thinned))["rhat"] in ("ok", "warn")
+    with pytest.raises(InputError, match="factor"):
+        thin(whole, 0)
