@@ -63,6 +63,9 @@ class Finding:
         object.__setattr__(self, "figures", MappingProxyType(plain(self.figures)))
         object.__setattr__(self, "affected", tuple(str(name) for name in self.affected))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(self.to_dict().values())  # a mapping proxy can't be pickled
+
     def to_dict(self) -> dict[str, Any]:
         """Give the finding as plain Python values."""
         return {
@@ -109,6 +112,9 @@ class Audit:
         by_severity = sorted(self.findings, key=lambda found: SEVERITIES.index(found.severity))
         object.__setattr__(self, "findings", tuple(by_severity))
         object.__setattr__(self, "checks", MappingProxyType(dict(self.checks)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.data, self.findings, dict(self.checks))
 
     @property
     def ok(self) -> bool:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bayes_ecc.bundle import Bundle
 from bayes_ecc.comparisons import Comparisons
+from bayes_ecc.embeddings import unit_embeddings
 from bayes_ecc.errors import InputError
 from bayes_ecc.tables import ID
 
@@ -61,6 +62,16 @@ class Source:
     texts: tuple[str | None, ...] | None
     embeddings: FloatArray | None
     labels: tuple[Label, ...]
+
+    @cached_property
+    def unit(self) -> FloatArray:
+        """The embeddings with unit rows; however short or long they were."""
+        assert self.embeddings is not None
+        values = self.embeddings
+        largest = np.maximum(values.max(axis=1), -values.min(axis=1))[:, None]
+        if largest.min() < 1e-9 or largest.max() > 1e9:  # squares would vanish or overflow
+            values = values / largest
+        return unit_embeddings(values.astype(np.float32, copy=False))
 
     @cached_property
     def text_codes(self) -> IntArray:

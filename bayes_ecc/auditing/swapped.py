@@ -15,7 +15,6 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from bayes_ecc.auditing.findings import Finding
 from bayes_ecc.auditing.source import Label, Source
-from bayes_ecc.embeddings import unit_embeddings
 
 type FloatArray = NDArray[np.floating[Any]]
 type IntArray = NDArray[np.integer[Any]]
@@ -42,7 +41,7 @@ def check_swapped(source: Source, rng: np.random.Generator) -> list[Finding] | s
         return "needs embeddings"
     if source.texts is None and not source.labels:
         return "needs texts or labels: without them swapped rows look like any others"
-    unit = unit_embeddings(source.embeddings).astype(np.float32, copy=False)
+    unit = source.unit
     labels = [_label_relation(unit, label, rng) for label in source.labels]
     if source.texts is None:
         known = {

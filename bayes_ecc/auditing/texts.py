@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from bayes_ecc.auditing.findings import Finding, plural
 from bayes_ecc.auditing.source import Source
 from bayes_ecc.comparisons import Comparisons
-from bayes_ecc.embeddings import unit_embeddings
 from bayes_ecc.errors import InputError
 
 type FloatArray = NDArray[np.floating[Any]]
@@ -107,7 +106,7 @@ def check_split(source: Source, split: Any) -> list[Finding] | str:
                 )
             )
     if source.embeddings is not None and len(train) and len(test):
-        nearest = nearest_cosine(source.embeddings, test, train)
+        nearest = nearest_cosine(source.unit, test, train)
         near = (nearest > NEAR) & ~same
         if near.any():
             share = float(near.mean())
@@ -134,9 +133,8 @@ def check_split(source: Source, split: Any) -> list[Finding] | str:
     return found
 
 
-def nearest_cosine(embeddings: FloatArray, rows: IntArray, others: IntArray) -> FloatArray:
+def nearest_cosine(unit: FloatArray, rows: IntArray, others: IntArray) -> FloatArray:
     """Give each of `rows` its largest cosine with any of `others`, shape (len(rows),)."""
-    unit = unit_embeddings(embeddings).astype(np.float32, copy=False)
     target = unit[others].T
     step = max(1, _CELLS // max(1, len(others)))
     parts = [

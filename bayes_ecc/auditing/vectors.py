@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from bayes_ecc.auditing.findings import Finding, plural
 from bayes_ecc.auditing.source import Source
-from bayes_ecc.embeddings import unit_embeddings
 
 type FloatArray = NDArray[np.floating[Any]]
 type IntArray = NDArray[np.integer[Any]]
@@ -57,7 +56,7 @@ def check_lengths(source: Source) -> list[Finding] | str:
                 },
             )
         )
-    unit = unit_embeddings(values)
+    unit = source.unit
     mean = unit.mean(axis=0)
     mean = mean / max(float(np.linalg.norm(mean)), 1e-12)
     apart = 1 - unit @ mean
@@ -81,7 +80,7 @@ def check_repetitions(source: Source) -> list[Finding] | str:
     if source.embeddings is None or source.texts is None:
         return "needs embeddings and texts"
     codes = source.text_codes
-    unit = unit_embeddings(source.embeddings)
+    unit = source.unit
     found = []
     keys = np.ascontiguousarray(unit).view(np.dtype((np.void, unit.dtype.itemsize * unit.shape[1])))
     _, same = np.unique(keys.ravel(), return_inverse=True)

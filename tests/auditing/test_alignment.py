@@ -245,9 +245,9 @@ def test_no_clean_subset_of_models_and_queries_is_accused(
 
 @pytest.mark.parametrize("name", BUNDLES)
 def test_clean_bundles_have_notes_alone(real: dict[str, Bundle], name: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()  # others may be using the machine
     result = audit(real[name])
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     assert {found.severity for found in result.findings} == {"note"}
     assert result.named("repeated_texts")
     assert bool(result.named("missing_scores")) == (name == "mmlu_pro")

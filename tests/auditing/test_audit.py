@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def test_findings_can_be_written() -> None:
     assert content["checks"] == {"one": "done", "two": "needs texts"}
     assert result.to_frame().loc[0, "affected"] == ["a", "b"]
     assert list(Audit("'x'", (), {}).to_frame().columns) == list(result.to_frame().columns)
+    assert pickle.loads(pickle.dumps(result)) == result
     text = str(result)
     assert "no errors, no warnings, 1 note" in text
     assert "Why: It matters." in text

@@ -431,6 +431,9 @@ def test_embeddings_not_unit_vanishing_or_constant(bundle: Bundle) -> None:
     vanishing[9] *= 1e-7
     result = check_lengths(make_source(with_embeddings(bundle, vanishing)))
     assert of(result, "vanishing_embeddings").affected == (str(bundle.query_ids[9]),)
+    vanishing[9] *= 1e-25  # its squares are zero in single precision
+    result = audit(with_embeddings(bundle, vanishing)).named("vanishing_embeddings")
+    assert result[0].affected == (str(bundle.query_ids[9]),)
     constant = bundle.embeddings[:1] + 1e-4 * bundle.embeddings
     result = check_lengths(make_source(with_embeddings(bundle, constant)))
     assert of(result, "constant_embeddings").severity == "error"
