@@ -12,6 +12,7 @@ from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.datasets.simulate import Simulation, simulate
 from bayes_ecc.draws import Draws, read_draws
 from bayes_ecc.ecc import ECC
+from bayes_ecc.em_posterior import compare_em_and_posterior
 from bayes_ecc.embeddings import SphereProjection, unit_embeddings
 from bayes_ecc.encoders import SentenceTransformerEncoder, encode
 from bayes_ecc.errors import (
@@ -36,7 +37,7 @@ from bayes_ecc.metrics import (
     ranking_quality_gain,
     reliability_bins,
 )
-from bayes_ecc.posterior import Atoms, atoms, training_data
+from bayes_ecc.posterior import Atoms, as_fitted, atoms, training_data
 from bayes_ecc.rankings import summarize_cluster_ranking, summarize_ranking
 from bayes_ecc.selection import SearchResult, SettingsSearch, search
 from bayes_ecc.storage import load_posterior, save_posterior
@@ -44,10 +45,14 @@ from bayes_ecc.summaries import pairwise, summarize_responsibilities, summarize_
 
 if TYPE_CHECKING:
     from bayes_ecc.bayesian import BayesianECC as BayesianECC
+    from bayes_ecc.models.ecc_mixture import Priors as Priors
 
 __version__ = version("bayes-ecc")
 
-_SLOW = {"BayesianECC": "bayes_ecc.bayesian"}  # importing PyMC takes seconds, and EM needs none
+_SLOW = {
+    "BayesianECC": "bayes_ecc.bayesian",
+    "Priors": "bayes_ecc.models.ecc_mixture",
+}  # importing PyMC takes seconds, and EM needs none
 
 
 def __getattr__(name: str) -> Any:
@@ -74,15 +79,18 @@ __all__ = [
     "LabelBradleyTerry",
     "NotFittedError",
     "OutcomeCounts",
+    "Priors",
     "SearchResult",
     "SentenceTransformerEncoder",
     "SettingsSearch",
     "Simulation",
     "SphereProjection",
+    "as_fitted",
     "atoms",
     "audit",
     "bt_loss",
     "cluster_ranking",
+    "compare_em_and_posterior",
     "encode",
     "expected_calibration_error",
     "gain_difference_interval",

@@ -15,10 +15,11 @@ from bayes_ecc.alignment import agreement, align_chain, match_clusters
 from bayes_ecc.bradley_terry import check_comparisons
 from bayes_ecc.checks import check_choice, check_count, check_not_negative, check_positive
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
+from bayes_ecc.diagnostics import attach, diagnose
 from bayes_ecc.ecc import ECC, read_start
 from bayes_ecc.embeddings import SphereProjection, unit_embeddings
 from bayes_ecc.errors import ConvergenceWarning, InputError, NotFittedError
-from bayes_ecc.evidence import pointwise_log_likelihood
+from bayes_ecc.evidence import invariants, log_prior_terms, pointwise_log_likelihood
 from bayes_ecc.inference import PosteriorPredictions, softmax_rows
 from bayes_ecc.mixture_settings import MixtureSettings, choose_settings
 from bayes_ecc.models.ecc_mixture import Priors, ecc_mixture
@@ -27,12 +28,11 @@ from bayes_ecc.random import RandomState, as_generator
 from bayes_ecc.samplers import GibbsProblem, GibbsState, initial_values, log_joint
 from bayes_ecc.sampling import SAMPLERS, Sampler, sample_mixture
 from bayes_ecc.stacking import stacking_weights
+from bayes_ecc.starts import draw_labels, em_start
 
 type FloatArray = NDArray[np.floating[Any]]
 
 _WEIGHING_DRAWS = 100  # of each chain, where the chains are weighed and nothing else
-_START_ITERATIONS = 50
-_START_SPREAD = 2.0  # logits: the spread of strengths that EM starts expect
 _ALIGNMENT_QUERIES = 2000  # enough to tell clusters apart, at a fraction of the time
 
 
@@ -259,7 +259,7 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         )
         references = self._references(comparisons, projected, settings, priors, rng)
         starts = [
-            initial_values(model, _draw_labels(reference, rng), rng=rng) for reference in references
+            initial_values(model, draw_labels(reference, rng), rng=rng) for reference in references
         ]
         trace = sample_mixture(
             model,
@@ -279,7 +279,14 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         }
         self.n_iter_ = self.tune + self.draws
         found = _align(trace["posterior"].to_dataset(), references, projected, counts, settings)
-        self._learn(found, trace, comparisons, unit, projection, settings)
+        self._learn(found, trace, comparisons, unit, projection, settings, priors)
+        if self.checks and self.diagnosis_.failed:
+            warnings.warn(
+                f"Checks of this fit failed: {', '.join(self.diagnosis_.failed)}. diagnosis_ "
+                "says what that means for which use, and what to do.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         if found.sizes["draw"] < self.draws:
             warnings.warn(
                 f"Sampling was interrupted; {found.sizes['draw']} of {self.draws} draws a chain "
@@ -333,10 +340,8 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
             given = read_start(self.starts, comparisons.n_queries, settings.n_clusters)
             return [given] * self.chains
         if self.starts == "em":
-            return [_em_start(comparisons, projected, settings, priors, rng)] * self.chains
-        return [
-            _em_start(comparisons, projected, settings, priors, rng) for _ in range(self.chains)
-        ]
+            return [em_start(comparisons, projected, settings, priors, rng)] * self.chains
+        return [em_start(comparisons, projected, settings, priors, rng) for _ in range(self.chains)]
 
     def _learn(
         self,
@@ -346,6 +351,7 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         unit: FloatArray,
         projection: SphereProjection | None,
         settings: MixtureSettings,
+        priors: Priors,
     ) -> None:
         """Put the container together, weigh the chains, and check the fit."""
         independent = isinstance(self.starts, str) and self.starts == "independent"
@@ -372,54 +378,43 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         tree.attrs["sampler"] = self.sampler
         tree.attrs["approximate"] = int(self.sampler == "advi")
         tree.attrs["clusters_matched"] = int(not independent or self.chains == 1)
+        weigh = independent and self.chains > 1
         if self.checks:
             tree["log_likelihood"] = pointwise_log_likelihood(
                 tree, dtype=np.float32, progress=self.progress
             )
-            weighing = tree["log_likelihood"].to_dataset()
-        elif independent and self.chains > 1:
+            tree["log_prior"] = _log_prior(tree, priors)
+            if weigh:
+                self._weigh_chains(tree, tree["log_likelihood"].to_dataset())
+            tree["invariants"] = invariants(
+                tree,
+                pointwise=tree["log_likelihood"].to_dataset(),
+                dtype=np.float32,
+                progress=self.progress,
+            )
+            self.diagnosis_ = diagnose(tree, progress=self.progress)
+            tree = attach(tree, self.diagnosis_)
+        elif weigh:
             step = max(1, found.sizes["draw"] // _WEIGHING_DRAWS)
             thinned = tree.isel(draw=slice(None, None, step))
-            weighing = pointwise_log_likelihood(thinned, dtype=np.float32, progress=False)
-        if independent and self.chains > 1:
-            fitted = weighing.get("fitted_evidence")
-            set_chain_weights(tree, stacking_weights(weighing["evidence"], fitted))
+            self._weigh_chains(tree, pointwise_log_likelihood(thinned, dtype=np.float32))
         self.posterior_ = tree
 
-
-def _em_start(
-    comparisons: Comparisons,
-    projected: FloatArray,
-    settings: MixtureSettings,
-    priors: Priors,
-    rng: np.random.Generator,
-) -> FloatArray:
-    """Fit ECC with the settings that resemble the mixture's; give its responsibilities."""
-    per_query = 1.0
-    if settings.rule == "per_comparison":
-        weight = comparisons.query_weight
-        per_query = float(weight[weight > 0].mean())
-    temperature = 1 / (settings.evidence_power * per_query)
-    spread = priors.tau or _START_SPREAD
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a start need not have converged
-        fit = ECC(
-            settings.n_clusters,
-            embedding_weight=settings.concentration * temperature,
-            temperature=temperature,
-            ridge=temperature / spread**2,
-            max_iter=_START_ITERATIONS,
-            rng=rng,
-        ).fit(comparisons, projected)
-    return fit.responsibilities_.values.astype(float)
+    def _weigh_chains(self, tree: xr.DataTree, pointwise: xr.Dataset) -> None:
+        fitted = pointwise.get("fitted_evidence")
+        set_chain_weights(tree, stacking_weights(pointwise["evidence"], fitted))
 
 
-def _draw_labels(responsibilities: FloatArray, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Draw one cluster for each query."""
-    cumulative = responsibilities.cumsum(axis=1)
-    threshold = rng.random(len(cumulative)) * cumulative[:, -1]
-    labels = (cumulative <= threshold[:, None]).sum(axis=1)
-    return np.minimum(labels, cumulative.shape[1] - 1)
+def _log_prior(tree: xr.DataTree, priors: Priors) -> xr.Dataset:
+    """Give the log densities of the priors that are not fixed."""
+    many = tree["posterior"].sizes["cluster"] > 1
+    return log_prior_terms(
+        tree,
+        weight_alpha=priors.weight_alpha if many else None,
+        global_scale=priors.global_scale,
+        tau_scale=priors.tau_scale,
+        tau=priors.tau,
+    )
 
 
 def _align(
