@@ -86,7 +86,7 @@ def load_alpaca_eval(source: Source, *, annotator: str | None = None) -> Loaded:
         instruction = rows.columns["instruction"][row]
         if not isinstance(instruction, str) or not instruction:
             raise InputError(f"{where}: found {shown(instruction)} as instruction; give text.")
-        by = label(rows.column("annotator")[row], where, "annotator")
+        by = label(rows.cell("annotator", row), where, "annotator")
         first, second = (
             model_name(rows.columns[name][row], where, name)
             for name in ("generator_1", "generator_2")
@@ -101,7 +101,7 @@ def load_alpaca_eval(source: Source, *, annotator: str | None = None) -> Loaded:
         else:
             text = whole_text(instruction)
             query = hashlib.sha256(text.encode()).hexdigest()[:16]
-            about = label(rows.column("dataset")[row], where, "dataset")
+            about = label(rows.cell("dataset", row), where, "dataset")
             sheet.queries.add(query, text, {"dataset": about})
             sheet.add(query, first, second, outcome=outcome, annotator=by)
     return sheet.loaded(source_name(source), rows.source)

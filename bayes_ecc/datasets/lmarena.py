@@ -116,9 +116,9 @@ def load_lmarena(source: Source) -> Loaded:
             raise InputError(
                 f"{where}: {query!r} has another text further up; give each text an id."
             )
-        labels = {name: label(rows.column(name)[row], where, name) for name in _LABELS}
+        labels = {name: label(rows.cell(name, row), where, name) for name in _LABELS}
         sheet.queries.add(query, text, labels)
-        judge = label(rows.column("judge")[row], where, "judge")
+        judge = label(rows.cell("judge", row), where, "judge")
         winner = WINNERS[vote]
         sheet.notes["ties, both bad"] += winner == "tie" and vote != "tie"
         sheet.add(query, *names, winner=winner, vote=vote, judge=judge)

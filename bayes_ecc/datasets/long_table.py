@@ -152,7 +152,7 @@ def _add_query(
 ) -> None:
     """Note the query of a row, and see that rows of one query agree on it."""
     queries = sheet.queries
-    words = rows.column(text)[row]
+    words = rows.cell(text, row)
     words = None if words is None else whole_text(str(words))
     labels = {whole_text(name): label(rows.columns[name][row], where, name) for name in about}
     known = queries.rows.get(query)

@@ -126,7 +126,7 @@ def load_mt_bench(
         where = rows.where(row)
         pair = [model_name(rows.columns[name][row], where, name) for name in names]
         question = identifier(rows.columns["question_id"][row], where, "question_id")
-        turn = _turn(rows.column("turn")[row], where)
+        turn = _turn(rows.cell("turn", row), where)
         found = [_verdict(rows, name, row, where, twice=twice) for name in winners]
         if pair[0] == pair[1]:
             for _ in range(1 + separate):
@@ -139,7 +139,7 @@ def load_mt_bench(
             continue
         verdicts = [str(verdict) for verdict in found]
         query = _add_query(sheet, rows, row, question, turn, asked)
-        judge = label(rows.column("judge")[row], where, "judge")
+        judge = label(rows.cell("judge", row), where, "judge")
         if not twice:
             winner = WINNERS[verdicts[0]]
             sheet.notes["inconsistent, taken as ties"] += verdicts[0] == "tie (inconsistent)"
@@ -259,7 +259,7 @@ def _add_query(
     asked: dict[str, _Question],
 ) -> str:
     query = f"{question}/{turn}"
-    known = asked.get(question, _Question(rows.column("conversation_a")[row] or [], None))
+    known = asked.get(question, _Question(rows.cell("conversation_a", row) or [], None))
     labels = {"question_id": question, "turn": turn, "category": known.category}
     sheet.queries.add(query, joined(known.turns[:turn]), labels)
     return query

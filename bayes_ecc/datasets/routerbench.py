@@ -72,7 +72,7 @@ def load_routerbench(source: Source) -> Loaded:
         query = identifier(rows.columns["sample_id"][row], where, "sample_id")
         if query in sheet.queries.rows:
             raise InputError(f"{where}: the sample_id {query!r} is there already; keep one row.")
-        labels = {"eval_name": label(rows.column("eval_name")[row], where, "eval_name")}
+        labels = {"eval_name": label(rows.cell("eval_name", row), where, "eval_name")}
         place = sheet.queries.add(query, _text(rows.columns["prompt"][row]), labels)
         for model in models:
             sheet.score(place, model, number(rows.columns[model][row], where, model, truth=True))

@@ -70,7 +70,7 @@ def load_routerdc(source: Source) -> Loaded:
                 raise InputError(
                     f"{where}: found {shown(scores)} as scores; give one for each LLM."
                 )
-            cluster = label(rows.column("cluster_id")[row], where, "cluster_id")
+            cluster = label(rows.cell("cluster_id", row), where, "cluster_id")
             place = sheet.queries.add(
                 f"{split}-{row:05d}", whole_text(text), {"split": split, "cluster_id": cluster}
             )

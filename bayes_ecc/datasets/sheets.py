@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -20,7 +20,9 @@ from bayes_ecc.errors import InputError
 from bayes_ecc.tables import ID
 
 _TRUTH = {"true": 1.0, "false": 0.0}
-_NOT_THERE = "no value is there"
+
+MAX_TEXT = 2**31
+"""Characters of all texts of a data set: a file can repeat a long one for next to nothing."""
 
 # ------------------------------------------------------------------------------ cells
 
@@ -145,6 +147,10 @@ class Queries:
         known = None if row is None else self.texts[row]
         return known is None or text is None or known == text or _squeezed(known) == _squeezed(text)
 
+    def columns(self) -> list[Iterable[Any]]:
+        """Give all that is known of the queries."""
+        return [self.rows, self.texts, *self.labels.values()]
+
     def frame(self) -> pd.DataFrame:
         """Give the table of the queries, with the columns that hold anything."""
         columns = {
@@ -201,6 +207,7 @@ class ScoreSheet:
     def loaded(self, name: str, source: str, counts: Counts) -> Loaded:
         """Make the bundle."""
         _refuse_empty(len(self.queries), source, counts)
+        _check_text(source, self.queries.columns())
         scores = _table(self.queries, self._scores)
         missing = int(np.isnan(scores.drop(columns=ID).to_numpy()).sum())
         bundle = Bundle(
@@ -266,6 +273,7 @@ class VoteSheet:
         """Make the bundle."""
         counts = Counts(self.unit, self.read, self._used, self.dropped, self.notes)
         _refuse_empty(self._used, source, counts)
+        _check_text(source, [*self.queries.columns(), *self._columns.values()])
         tidy = {
             name: _of_one_kind(column) for name, column in self._columns.items() if _any(column)
         }
@@ -276,6 +284,16 @@ class VoteSheet:
             sources={"queries": source, "comparisons": source},
         )
         return Loaded(bundle, counts)
+
+
+def _check_text(source: str, columns: Iterable[Iterable[Any]]) -> None:
+    """Refuse more text than a table should hold: here equal texts are one, there they are not."""
+    size = sum(len(value) for column in columns for value in column if isinstance(value, str))
+    if size > MAX_TEXT:
+        raise InputError(
+            f"{source} holds {size:,} characters of text; at most {MAX_TEXT:,} are read. If they "
+            "are genuine, leave out the longest or split the file."
+        )
 
 
 def _refuse_empty(used: int, source: str, counts: Counts) -> None:

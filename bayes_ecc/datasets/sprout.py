@@ -90,7 +90,7 @@ def load_sprout(source: Source, *, prices: Prices | None = None) -> Loaded:
         if not isinstance(text, str):
             raise InputError(f"{where}: found {shown(text)} as prompt; give text.")
         split = _split(rows.file(row))
-        labels = {name: label(rows.column(name)[row], where, name) for name in _LABELS}
+        labels = {name: label(rows.cell(name, row), where, name) for name in _LABELS}
         if not unique:
             labels["key"] = label(keys[row], where, "key")
         query = identifier(keys[row], where, "key") if unique else f"{split}-{row:05d}"
