@@ -190,7 +190,7 @@ def diagnose(
     given: dict[str, Any] = {"comparisons": comparisons, "embeddings": embeddings}
     if known and sampled:
         posterior = _completed(posterior, given, progress)
-    pointwise, watched = _group(posterior, "log_likelihood"), _group(posterior, "invariants")
+    pointwise, watched = _pointwise(posterior), _group(posterior, "invariants")
     left_out, modes = None, pd.DataFrame()
     if sampled and pointwise is not None:
         left_out = leave_query_out(pointwise["evidence"], pointwise.get("fitted_evidence"))
@@ -278,7 +278,12 @@ def stored_diagnosis(posterior: xr.DataTree) -> Diagnosis:
 
     Examples
     --------
-    See `attach`.
+    >>> from bayes_ecc import ECC, simulate
+    >>> from bayes_ecc.diagnostics import attach, diagnose, stored_diagnosis
+    >>> data = simulate(n_queries=60, n_models=5, rng=0)
+    >>> fit = ECC(n_clusters=2, max_iter=500, rng=0).fit(data.comparisons, data.embeddings)
+    >>> stored_diagnosis(attach(fit.posterior_, diagnose(fit.posterior_))).modes.empty
+    True
     """
     stored = _group(posterior, "diagnostics")
     if stored is None:
@@ -304,11 +309,17 @@ def _group(posterior: xr.DataTree, name: str) -> xr.Dataset | None:
     return posterior.children[name].to_dataset(inherit=False)
 
 
+def _pointwise(posterior: xr.DataTree) -> xr.Dataset | None:
+    """Give the log-likelihoods, if they are ours."""
+    found = _group(posterior, "log_likelihood")
+    return None if found is None or "evidence" not in found else found
+
+
 def _completed(posterior: xr.DataTree, given: dict[str, Any], progress: bool | None) -> xr.DataTree:
     """Compute what is watched where it was not kept; 32 bits are plenty for checks."""
     how: dict[str, Any] = {"dtype": np.float32, "progress": progress, **given}
     found: dict[str, xr.Dataset] = {}
-    pointwise = _group(posterior, "log_likelihood")
+    pointwise = _pointwise(posterior)
     if pointwise is None:
         pointwise = found["log_likelihood"] = pointwise_log_likelihood(posterior, **how)
     if "invariants" not in posterior.children:

@@ -384,6 +384,13 @@ def test_a_posterior_without_its_data_is_checked_as_far_as_it_goes() -> None:
     assert found["rhat"] == found["pareto_k"] == "not applicable"
 
 
+def test_log_likelihoods_of_another_kind_are_not_taken_for_evidence() -> None:
+    tree = clean().copy()
+    joint = tree["log_likelihood"].to_dataset()[["joint"]]
+    found = diagnose(with_group(tree, "log_likelihood", joint))
+    assert verdicts(found) == verdicts(diagnose(clean()))
+
+
 def test_figures_that_never_move_are_no_defect() -> None:
     tree = clean().copy()
     fixed = tree["invariants"].to_dataset()
