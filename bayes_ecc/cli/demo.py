@@ -26,7 +26,7 @@ METHODS = {
 }
 
 # Chosen for this kind of data; the defaults of ECC are those it was published with.
-SETTINGS: Mapping[str, float] = {"embedding_weight": 2.0, "temperature": 0.15, "ridge": 0.3}
+SETTINGS: Mapping[str, Any] = {"embedding_weight": 2.0, "temperature": 0.15, "ridge": 0.3}
 N_QUERIES = 1500
 
 
