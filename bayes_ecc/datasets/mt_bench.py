@@ -38,7 +38,7 @@ class _Part(NamedTuple):
 PARTS = {
     "human": _Part("lmsys/mt_bench_human_judgments", "dataset", ("data/human-*.parquet",)),
     "gpt4_pair": _Part("lmsys/mt_bench_human_judgments", "dataset", ("data/gpt4_pair-*.parquet",)),
-    "gpt-4_pair": _Part(
+    "gpt4_both_orders": _Part(
         "lmsys/mt-bench", "space", ("data/mt_bench/model_judgment/gpt-4_pair.jsonl",)
     ),
 }
@@ -167,7 +167,7 @@ def fetch_mt_bench(
 
     Parameters
     ----------
-    part : {"human", "gpt4_pair", "gpt-4_pair"}
+    part : {"human", "gpt4_pair", "gpt4_both_orders"}
         The votes of people; GPT-4's of the same six LLMs, its two orders merged; or GPT-4's of
         every LLM against a baseline, in both orders.
     cache : path, optional

@@ -92,7 +92,7 @@ def test_fetch_mt_bench(hub, samples):
     samples.write_json(judge / "gpt-4_pair.jsonl", samples.pair_records(), lines=True)
     assert load_mt_bench(fetch_mt_bench()).counts.read == 4
     assert load_mt_bench(fetch_mt_bench(part="gpt4_pair")).counts.read == 3  # and not the others
-    assert load_mt_bench(fetch_mt_bench(part="gpt-4_pair")).counts.read == 6
+    assert load_mt_bench(fetch_mt_bench(part="gpt4_both_orders")).counts.read == 6
 
 
 def test_fetch_alpaca_eval(hub, samples):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -23,9 +24,13 @@ from bayes_ecc import DataWarning, InputError, load_bundle, save_bundle
 from bayes_ecc.cli import main
 from bayes_ecc.datasets.layouts import LAYOUTS
 
+MANY = 10 if os.environ.get("BAYES_ECC_FULL", "0") not in ("", "0") else 1
 SLOW = settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=40 * MANY,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
 )
+MORE = settings(SLOW, max_examples=80 * MANY)
 
 ODD = st.one_of(
     st.none(),
@@ -154,7 +159,7 @@ def test_any_bytes_at_all(masters, layout, data):
         copy.load()
 
 
-@settings(max_examples=40, deadline=None)
+@SLOW
 @given(data=st.data())
 def test_damaged_bytes_on_the_command_line(masters, data):
     layout = data.draw(st.sampled_from(sorted(LAYOUTS)))
@@ -215,7 +220,7 @@ OF_JSON = ["open_llm_leaderboard", "mmlu_pro", "routerdc", "mt_bench", "alpaca_e
 
 
 @pytest.mark.parametrize("layout", OF_JSON)
-@settings(SLOW, max_examples=150)
+@MORE
 @given(data=st.data())
 def test_odd_values_in_records(masters, layout, data):
     with Copy(masters, layout) as copy:
@@ -241,7 +246,7 @@ def table_of(path):
 @pytest.mark.parametrize(
     "layout", ["sprout", "routerbench", "lmarena", "score_matrix", "long_table"]
 )
-@settings(SLOW, max_examples=150)
+@MORE
 @given(data=st.data())
 def test_odd_values_in_tables(masters, layout, data):
     with Copy(masters, layout) as copy:
