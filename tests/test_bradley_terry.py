@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 from scipy.special import expit, log_expit
@@ -227,6 +227,7 @@ def test_a_ridge_lost_in_rounding_is_refused():
 # -------------------------------------------------------------------- what must not matter
 
 
+@settings(max_examples=40)
 @given(seeds)
 def test_rows_order_and_halved_weights_change_nothing(seed):
     data = draw_comparisons(seed, n=20)
@@ -248,6 +249,7 @@ def test_rows_order_and_halved_weights_change_nothing(seed):
     np.testing.assert_allclose(fit(other, per_query_mean=True).strengths_, mean, atol=1e-9)
 
 
+@settings(max_examples=40)
 @given(seeds)
 def test_renamed_and_reordered_models_take_their_strengths_along(seed):
     data = draw_comparisons(seed, n_models=5, n=30)
@@ -348,6 +350,7 @@ def test_only_identified_differences_settle_as_the_ridge_goes(case):
                 assert change > 0.5  # the log of the ridge, more or less
 
 
+@settings(max_examples=40)
 @given(st.integers(2, 4), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=7))
 def test_contrasts_equal_those_found_by_linear_programming(n_models, wins):
     # A difference is bounded exactly if no direction along which no win gets less likely moves it.
