@@ -10,6 +10,7 @@ from bayes_ecc.bradley_terry import BradleyTerry
 from bayes_ecc.bundle import Bundle, load_bundle, save_bundle
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.datasets.simulate import Simulation, simulate
+from bayes_ecc.diagnostics import Diagnosis, attach, diagnose, stored_diagnosis
 from bayes_ecc.draws import Draws, read_draws
 from bayes_ecc.ecc import ECC
 from bayes_ecc.em_posterior import compare_em_and_posterior
@@ -22,6 +23,7 @@ from bayes_ecc.errors import (
     InputError,
     NotFittedError,
 )
+from bayes_ecc.evidence import invariants, pointwise_log_likelihood
 from bayes_ecc.inference import (
     cluster_ranking,
     predict_ranking,
@@ -37,9 +39,12 @@ from bayes_ecc.metrics import (
     ranking_quality_gain,
     reliability_bins,
 )
-from bayes_ecc.posterior import Atoms, as_fitted, atoms, training_data
+from bayes_ecc.modes import mode_report
+from bayes_ecc.posterior import Atoms, as_fitted, atoms, thin, training_data
+from bayes_ecc.predictive import posterior_predictive
 from bayes_ecc.rankings import summarize_cluster_ranking, summarize_ranking
 from bayes_ecc.selection import SearchResult, SettingsSearch, search
+from bayes_ecc.stacking import LeaveQueryOut, leave_query_out, stacking_weights
 from bayes_ecc.storage import load_posterior, save_posterior
 from bayes_ecc.summaries import pairwise, summarize_responsibilities, summarize_strengths
 
@@ -72,11 +77,13 @@ __all__ = [
     "Comparisons",
     "ConvergenceWarning",
     "DataWarning",
+    "Diagnosis",
     "Draws",
     "Finding",
     "GainInterval",
     "InputError",
     "LabelBradleyTerry",
+    "LeaveQueryOut",
     "NotFittedError",
     "OutcomeCounts",
     "Priors",
@@ -87,17 +94,24 @@ __all__ = [
     "SphereProjection",
     "as_fitted",
     "atoms",
+    "attach",
     "audit",
     "bt_loss",
     "cluster_ranking",
     "compare_em_and_posterior",
+    "diagnose",
     "encode",
     "expected_calibration_error",
     "gain_difference_interval",
     "gain_interval",
+    "invariants",
+    "leave_query_out",
     "load_bundle",
     "load_posterior",
+    "mode_report",
     "pairwise",
+    "pointwise_log_likelihood",
+    "posterior_predictive",
     "predict_ranking",
     "predict_responsibilities",
     "predict_win_probability",
@@ -108,10 +122,13 @@ __all__ = [
     "save_posterior",
     "search",
     "simulate",
+    "stacking_weights",
+    "stored_diagnosis",
     "summarize_cluster_ranking",
     "summarize_ranking",
     "summarize_responsibilities",
     "summarize_strengths",
+    "thin",
     "training_data",
     "unit_embeddings",
 ]

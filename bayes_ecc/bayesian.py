@@ -23,6 +23,7 @@ from bayes_ecc.evidence import invariants, log_prior_terms, pointwise_log_likeli
 from bayes_ecc.inference import PosteriorPredictions, softmax_rows
 from bayes_ecc.mixture_settings import MixtureSettings, choose_settings
 from bayes_ecc.models.ecc_mixture import Priors, ecc_mixture
+from bayes_ecc.modes import mode_report, several_solutions
 from bayes_ecc.posterior import EVIDENCE_RULES, EvidenceRule, make_posterior, set_chain_weights
 from bayes_ecc.random import RandomState, as_generator
 from bayes_ecc.samplers import GibbsProblem, GibbsState, initial_values, log_joint
@@ -355,7 +356,9 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
     ) -> None:
         """Put the container together, weigh the chains, and check the fit."""
         independent = isinstance(self.starts, str) and self.starts == "independent"
-        extra = found[["global_strengths", "tau"]]
+        # What the priors fix is no draw: r-hat of a constant means nothing.
+        learnt = {"global_strengths": priors.global_scale, "tau": priors.tau is None or None}
+        extra = found[[name for name, free in learnt.items() if free is not None]]
         groups = {"posterior": extra, "constant_data": found[["cluster_agreement"]]}
         if "sample_stats" in trace.children:
             groups["sample_stats"] = trace["sample_stats"].to_dataset()
@@ -386,6 +389,8 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
             tree["log_prior"] = _log_prior(tree, priors)
             if weigh:
                 self._weigh_chains(tree, tree["log_likelihood"].to_dataset())
+                # Chains from starts of their own that found one solution share their clusters.
+                tree.attrs["clusters_matched"] = int(not several_solutions(mode_report(tree)))
             tree["invariants"] = invariants(
                 tree,
                 pointwise=tree["log_likelihood"].to_dataset(),

@@ -38,6 +38,7 @@ ROOMS = [
     "posterior",
     "storage",
     "inference",
+    "predictive",
     "intervals",
     "draws",
     "summaries",
