@@ -453,6 +453,8 @@ def _training_data(
 ) -> tuple[xr.Dataset, xr.Dataset]:
     """Lay out what was fitted: what is random in the model, and what is not."""
     projected = embeddings if projection is None else projection.transform(embeddings)
+    projected = projected.view()
+    projected.flags.writeable = False  # it may be the caller's own
     observed = xr.Dataset(
         {
             "embeddings": (("query", "embedding_dim"), projected),
