@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bayes_ecc.comparisons import WINNERS
+from bayes_ecc.coding import WINNERS
 from bayes_ecc.datasets.loaded import Loaded
 from bayes_ecc.datasets.reading import Source, quoted, source_files, source_name
 from bayes_ecc.datasets.rows import SUFFIXES, Rows, read_rows, shown

@@ -30,8 +30,9 @@ def load_mmlu_pro(source: Source) -> Loaded:
 
     `model_outputs_<LLM>_5shots.zip` holds one JSON list of records with `question_id`, `question`,
     `answer`, `pred` and `category`. The score is 1 where `pred` is the answer, else 0, also where
-    no answer could be read off the output. Strings that stand between the records, as they do in
-    one published archive, are no records; they are dropped and counted.
+    no answer could be read off the output (a script of the publishers draws a letter there; here
+    nothing is drawn). Strings that stand between the records, as they do in one published archive,
+    are no records; they are dropped and counted.
 
     Parameters
     ----------

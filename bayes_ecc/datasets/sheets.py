@@ -260,7 +260,9 @@ class VoteSheet:
         """Note a comparison: its winner or outcome, and whatever else is known of it."""
         row = {ID: query, "model_a": model_a, "model_b": model_b, **columns}
         for name, value in row.items():
-            self._columns.setdefault(name, [None] * self._used).append(value)
+            if name not in self._columns:
+                self._columns[name] = [None] * self._used
+            self._columns[name].append(value)
         self._used += 1
         for name in self._columns.keys() - row.keys():
             self._columns[name].append(None)
