@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from decimal import Decimal
 from numbers import Real
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, cast
@@ -15,14 +14,25 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from bayes_ecc.checks import check_count
+from bayes_ecc.coding import (
+    check_names,
+    draw_pairs,
+    encode_column,
+    lock,
+    read_codes,
+    read_identifiers,
+    read_list,
+    read_numbers,
+    read_outcomes,
+    read_scores,
+    refuse_rows,
+)
 from bayes_ecc.errors import InputError
 from bayes_ecc.random import RandomState, as_generator
 
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.intp]
 
-WINNERS: Mapping[str, float] = MappingProxyType({"model_a": 0.0, "model_b": 1.0, "tie": 0.5})
-"""What the column `winner` may hold, and the outcome it means (the chance that model_b wins)."""
 
 _SCORE_CELLS = 4_000_000  # pairs of models x queries held at once while drawing from a score table
 
@@ -114,8 +124,8 @@ class Comparisons:
     dropped: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "queries", _identifiers(self.queries, "queries"))
-        object.__setattr__(self, "models", _identifiers(self.models, "models"))
+        object.__setattr__(self, "queries", read_identifiers(self.queries, "queries"))
+        object.__setattr__(self, "models", read_identifiers(self.models, "models"))
         n_queries, n_models = len(self.queries), len(self.models)
         if n_models < 2:
             raise InputError(
@@ -127,29 +137,29 @@ class Comparisons:
             ("first", n_models, "models"),
             ("second", n_models, "models"),
         ):
-            codes = _codes(getattr(self, name), name, limit, what)
-            object.__setattr__(self, name, _locked(codes))
+            codes = read_codes(getattr(self, name), name, limit, what)
+            object.__setattr__(self, name, lock(codes))
             lengths[name] = len(codes)
         for name in ("outcome", "weight"):
-            values = _numbers(getattr(self, name), name)
-            object.__setattr__(self, name, _locked(values))
+            values = read_numbers(getattr(self, name), name)
+            object.__setattr__(self, name, lock(values))
             lengths[name] = len(values)
         if len(set(lengths.values())) > 1:
             shown = ", ".join(f"{name} {size}" for name, size in lengths.items())
             raise InputError(f"The columns differ in length ({shown}); give one value per row.")
-        _refuse_rows(
+        refuse_rows(
             self.first == self.second,
             "first and second",
             lambda row: f"{self.models[self.first[row]]!r} against itself",
             "a comparison needs two different models; drop such rows",
         )
-        _refuse_rows(
+        refuse_rows(
             ~((self.outcome >= 0) & (self.outcome <= 1)),
             "outcome",
             lambda row: repr(float(self.outcome[row])),
             "allowed are numbers from 0 (first won) to 1 (second won), 0.5 for a tie",
         )
-        _refuse_rows(
+        refuse_rows(
             ~((self.weight > 0) & np.isfinite(self.weight)),
             "weight",
             lambda row: repr(float(self.weight[row])),
@@ -211,7 +221,7 @@ class Comparisons:
         Comparisons(2 comparisons, 2 queries, 2 models, ordered, 0 ties)
         """
         if weight is None:
-            weight = np.ones(len(_numbers(outcome, "outcome")))
+            weight = np.ones(len(read_numbers(outcome, "outcome")))
         return cls(
             query=cast("IntArray", query),
             first=cast("IntArray", first),
@@ -280,27 +290,27 @@ class Comparisons:
             if (frame.columns == name).sum() > 1:
                 raise InputError(f"The table has the column {name} more than once; keep one.")
         for name in needed:
-            _refuse_rows(
+            refuse_rows(
                 frame[name].isna().to_numpy(),
                 name,
                 lambda _: "a missing value",
                 "every row needs a value; drop such rows",
             )
-        query, query_index = _encode(frame["query_id"], queries, "query_id")
+        query, query_index = encode_column(frame["query_id"], queries, "query_id")
         names = pd.concat([frame["model_a"].astype(object), frame["model_b"].astype(object)])
         if models is None:
-            _check_names(names)
+            check_names(names)
             models = sorted(set(names))
-        first, model_index = _encode(frame["model_a"], models, "model_a")
-        second, _ = _encode(frame["model_b"], model_index, "model_b")
+        first, model_index = encode_column(frame["model_a"], models, "model_a")
+        second, _ = encode_column(frame["model_b"], model_index, "model_b")
         weight: FloatArray = np.ones(len(frame))
         if "weight" in frame.columns:
-            weight = _numbers(frame["weight"], "weight")
+            weight = read_numbers(frame["weight"], "weight")
         return cls(
             query=query,
             first=first,
             second=second,
-            outcome=_outcomes(frame),
+            outcome=read_outcomes(frame),
             weight=weight,
             queries=query_index,
             models=model_index,
@@ -365,7 +375,7 @@ class Comparisons:
         if per_query is not None:
             check_count("per_query", per_query)
         check_count("min_per_query", min_per_query)
-        ids, names, values = _score_values(scores)
+        ids, names, values = read_scores(scores)
         generator = as_generator(rng)
         left, right = np.triu_indices(len(names), k=1)
         chunks = []
@@ -386,7 +396,7 @@ class Comparisons:
             dropped["queries"] += int((~enough).sum())
             dropped["pairs_of_dropped_queries"] += int(available[~enough].sum())
             kept[start : start + step] = enough
-            rows, pairs = _draw_pairs(allowed & enough[:, None], per_query, generator)
+            rows, pairs = draw_pairs(allowed & enough[:, None], per_query, generator)
             outcome = (np.sign(difference[rows, pairs]) + 1) / 2
             chunks.append((rows + start, left[pairs], right[pairs], outcome))
         if not kept.any():
@@ -537,7 +547,7 @@ class Comparisons:
                     f"{self.n_queries} queries."
                 )
             chosen = np.flatnonzero(chosen)
-        chosen = _codes(chosen, "positions", self.n_queries, "queries")
+        chosen = read_codes(chosen, "positions", self.n_queries, "queries")
         new_code = np.full(self.n_queries, -1, dtype=np.intp)
         new_code[chosen] = np.arange(len(chosen))
         if (np.bincount(chosen, minlength=1) > 1).any():
@@ -572,7 +582,7 @@ class Comparisons:
         >>> data.select(["q2", "q1"]).query.tolist()
         [1, 0]
         """
-        wanted = _listed(ids, "ids")
+        wanted = read_list(ids, "ids")
         positions = self.queries.get_indexer(pd.Index(wanted, dtype=object))
         if (positions < 0).any():
             unknown = wanted[int(np.argmax(positions < 0))]
@@ -715,7 +725,7 @@ class Comparisons:
         >>> simulate(n_models=5, rng=0).comparisons.drop_models(["llm_0"]).n_models
         4
         """
-        names = _listed(names, "names")
+        names = read_list(names, "names")
         unknown = [name for name in names if name not in self.models]
         if unknown:
             raise InputError(
@@ -759,7 +769,7 @@ class Comparisons:
         >>> data.with_models(["b", "c", "a"]).first.tolist()
         [2]
         """
-        target = _identifiers(models, "models")
+        target = read_identifiers(models, "models")
         if target.equals(self.models):
             return self
         code = target.get_indexer(self.models)
@@ -783,200 +793,3 @@ class Comparisons:
             outcome=self.outcome[mask],
             weight=self.weight[mask],
         )
-
-
-# -------------------------------------------------------------------- checking
-
-
-def _locked(values: NDArray[Any]) -> NDArray[Any]:
-    """Make a read-only array of our own; what the caller holds stays writable."""
-    # a read-only view may show memory that somebody else can write to
-    if values.flags.writeable or values.base is not None:
-        values = values.copy()
-        values.flags.writeable = False
-    return values
-
-
-def _identifiers(values: Any, name: str) -> pd.Index:
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InputError(f"{name} must be a list of identifiers, not {values!r}.")
-    index = values if isinstance(values, pd.Index) else pd.Index(list(values))
-    if isinstance(index, pd.MultiIndex):
-        raise InputError(f"{name} must be strings, not tuples; join each into one string.")
-    if len(index) == 0:
-        raise InputError(f"{name} is empty; give at least one identifier.")
-    if index.hasnans:
-        raise InputError(f"{name} holds a missing value; every identifier must be given.")
-    if not index.is_unique:
-        twice = index[index.duplicated()][0]
-        raise InputError(f"{name} holds {twice!r} more than once; identifiers must be unique.")
-    if name == "models":
-        _check_names(index)
-    elif not (pd.api.types.is_integer_dtype(index.dtype) or _all_strings(index)):
-        raise InputError(
-            f"{name} must be all strings or all integers, not {index.dtype}; convert them first."
-        )
-    return index.rename(None)
-
-
-def _all_strings(values: Iterable[Any]) -> bool:
-    return all(isinstance(value, str) for value in values)
-
-
-def _check_names(values: Iterable[Any]) -> None:
-    for value in values:
-        if not isinstance(value, str):
-            raise InputError(
-                f"models holds {value!r} of type {type(value).__name__}; model names are strings."
-            )
-        if not value.strip():
-            raise InputError(f"models holds the blank name {value!r}; every model needs a name.")
-
-
-def _listed(values: Any, name: str) -> list[Any]:
-    """List names or identifiers; refuse one string, whose letters would be taken for names."""
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise InputError(f"{name}={values!r}: give a list, even of one.")
-    listed = list(values)
-    for value in listed:
-        if isinstance(value, (list, dict, set, np.ndarray)):
-            raise InputError(f"{name} holds {value!r}; give a flat list.")
-    return listed
-
-
-def _codes(values: Any, name: str, limit: int, what: str) -> IntArray:
-    codes = _array(values, name)
-    if codes.ndim != 1 or (codes.dtype.kind not in "iu" and codes.size):
-        raise InputError(
-            f"{name} must be a one-dimensional array of integer codes into {what}, not "
-            f"{codes.ndim}-dimensional {codes.dtype}."
-        )
-    _refuse_rows(
-        (codes < 0) | (codes >= limit),
-        name,
-        lambda row: str(codes[row]),
-        f"codes point into the {limit} {what} and lie between 0 and {limit - 1}",
-    )
-    return codes.astype(np.intp, copy=False)
-
-
-def _array(values: Any, name: str) -> NDArray[Any]:
-    try:
-        return np.asarray(values)
-    except ValueError:
-        raise InputError(f"{name} is ragged; give one value a row.") from None
-
-
-def _numbers(values: Any, name: str) -> FloatArray:
-    if isinstance(values, pd.Series) and _is_real(values.dtype):
-        values = values.to_numpy(dtype=float, na_value=np.nan)
-    numbers = _array(values, name)
-    if numbers.ndim != 1:
-        raise InputError(f"{name} must be one-dimensional, not {numbers.ndim}-dimensional.")
-    if numbers.dtype == object:
-        _refuse_rows(
-            np.array([not (v is None or isinstance(v, (Real, Decimal))) for v in numbers], bool),
-            name,
-            lambda row: repr(numbers[row]),
-            "give a number, not text",
-        )
-    elif numbers.dtype.kind not in "biuf":
-        raise InputError(f"{name} must be numbers, not {numbers.dtype}; convert it first.")
-    return numbers.astype(float, copy=False)
-
-
-def _is_real(dtype: Any) -> bool:
-    return pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype)
-
-
-def _refuse_rows(bad: NDArray[np.bool_], name: str, found: Any, remedy: str) -> None:
-    if bad.any():
-        row = int(np.argmax(bad))
-        others = int(bad.sum()) - 1
-        more = f" (and {others} more row{'s' if others > 1 else ''})" if others else ""
-        raise InputError(f"{name}, row {row}{more}: found {found(row)}; {remedy}.")
-
-
-# -------------------------------------------------------------------- reading tables
-
-
-def _encode(
-    column: pd.Series, vocabulary: Iterable[Hashable] | None, name: str
-) -> tuple[IntArray, pd.Index]:
-    if column.dtype == object:
-        _refuse_rows(
-            np.array([not isinstance(value, (str, int, np.integer)) for value in column], bool),
-            name,
-            lambda row: repr(column.iloc[row]),
-            "allowed are strings" + ("" if name.startswith("model") else " or whole numbers"),
-        )
-    if vocabulary is None:
-        codes, uniques = pd.factorize(column.astype(object))
-        return codes, pd.Index(list(uniques))
-    kind = "models" if name.startswith("model") else "queries"
-    index = _identifiers(vocabulary, kind)
-    codes = index.get_indexer(pd.Index(column.astype(object)))
-    _refuse_rows(
-        codes < 0,
-        name,
-        lambda row: repr(column.iloc[row]),
-        f"it is not among the {len(index)} {kind} given; drop such rows or add it",
-    )
-    return codes, index
-
-
-def _outcomes(frame: pd.DataFrame) -> FloatArray:
-    if "winner" in frame.columns and "outcome" in frame.columns:
-        raise InputError("The table has both winner and outcome; keep the one that counts.")
-    if "outcome" in frame.columns:
-        return _numbers(frame["outcome"], "outcome")
-    winner = frame["winner"].astype(object)
-    named = [WINNERS.get(value) if isinstance(value, str) else None for value in winner]
-    outcome = np.array(named, dtype=float)
-    _refuse_rows(
-        np.isnan(outcome),
-        "winner",
-        lambda row: repr(winner.iloc[row]),
-        f"allowed are {', '.join(WINNERS)}; map other labels first or drop such rows",
-    )
-    return outcome
-
-
-def _score_values(scores: pd.DataFrame) -> tuple[pd.Index, pd.Index, FloatArray]:
-    if not isinstance(scores, pd.DataFrame):
-        raise InputError(f"scores must be a pandas DataFrame, not {type(scores).__name__}.")
-    table = scores.set_index("query_id") if "query_id" in scores.columns else scores
-    ids, names = _identifiers(table.index, "queries"), _identifiers(table.columns, "models")
-    if len(names) < 2:
-        raise InputError("The score table has one model; comparisons need at least two columns.")
-    for name, column in table.items():
-        if not _is_real(column.dtype):
-            raise InputError(
-                f"The column {name!r} of the score table holds {column.dtype}, not numbers; "
-                "convert it or leave it out."
-            )
-    values = table.to_numpy(dtype=float, na_value=np.nan)
-    if np.isinf(values).any():
-        row, column = np.argwhere(np.isinf(values))[0]
-        raise InputError(
-            f"The score of {names[column]!r} on {ids[row]!r} is infinite; use a finite number, "
-            "or leave it blank if the model was not run."
-        )
-    return ids, names, values
-
-
-def _draw_pairs(
-    allowed: NDArray[np.bool_], per_query: int | None, rng: np.random.Generator
-) -> tuple[IntArray, IntArray]:
-    """Draw up to `per_query` allowed columns of each row in random order, rows ascending."""
-    keys = np.where(allowed, rng.random(allowed.shape), np.inf)
-    n = allowed.shape[1] if per_query is None else min(per_query, allowed.shape[1])
-    if n < allowed.shape[1]:
-        columns = np.argpartition(keys, n - 1, axis=1)[:, :n]
-    else:
-        columns = np.broadcast_to(np.arange(n), allowed.shape)
-    chosen = np.take_along_axis(keys, columns, axis=1)
-    columns = np.take_along_axis(columns, np.argsort(chosen, axis=1), axis=1)
-    rows = np.broadcast_to(np.arange(len(allowed))[:, None], columns.shape)
-    real = np.take_along_axis(allowed, columns, axis=1)
-    return rows[real], columns[real]

@@ -27,6 +27,7 @@ ROOMS = [
     "errors",
     "checks",
     "random",
+    "coding",
     "comparisons",
     "tables",
     "bundle",
