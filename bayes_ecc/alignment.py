@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 type FloatArray = NDArray[np.floating[Any]]
-type IntArray = NDArray[np.integer[Any]]
+type IntArray = NDArray[np.intp]
 
 
 class AlignedChain(NamedTuple):

@@ -253,7 +253,7 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
             projected,
             counts,
             n_clusters=settings.n_clusters,
-            concentration=settings.concentration,
+            concentration=float(settings.concentration),
             evidence_power=settings.evidence_power,
             priors=priors,
             models=comparisons.models.tolist(),
@@ -368,9 +368,9 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
             centroids=found["centroids"].values,
             weights=found["weights"].values,
             models=comparisons.models,
-            concentration=settings.concentration,
+            concentration=float(settings.concentration),
             evidence_power=settings.evidence_power,
-            probe_power=settings.probe_power,
+            probe_power=float(settings.probe_power),
             rule=settings.rule,
             estimator=type(self).__name__,
             settings={**arguments, **self.settings_},
@@ -440,20 +440,20 @@ def _align(
         counts._replace(matrix=counts.matrix[sample]),
         n_clusters=settings.n_clusters,
         n_models=draws.sizes["llm"],
-        concentration=settings.concentration,
+        concentration=float(settings.concentration),
         evidence_power=settings.evidence_power,
     )
-    chains, means = [], []
+    chains: list[xr.Dataset] = []
+    means: list[FloatArray] = []
     for c, reference in enumerate(references):
         chain = draws.isel(chain=[c])
         aligned = align_chain(reference[sample], _responsibilities(chain, problem))
         order = aligned.order
+        mean = aligned.mean
         if means:
-            order = order[:, match_clusters(means[0], aligned.mean)]
-            matched = aligned.mean[:, match_clusters(means[0], aligned.mean)]
-        else:
-            matched = aligned.mean
-        means.append(matched)
+            same = match_clusters(means[0], mean)
+            order, mean = order[:, same], mean[:, same]
+        means.append(mean)
         index = xr.DataArray(order, dims=("draw", "cluster"))
         for name in ("strengths", "centroids", "weights"):
             chain[name] = chain[name].isel(cluster=index).transpose(*chain[name].dims)

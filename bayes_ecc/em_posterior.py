@@ -138,7 +138,8 @@ def compare_em_and_posterior(
         seconds[name] = time.perf_counter() - began
     baseline = BradleyTerry().fit(split.train).predict_win_probability(split.scored)
     seed = int(generator.integers(2**32))
-    rows, predicted = [], {}
+    rows: list[dict[str, Any]] = []
+    predicted: dict[tuple[str, str], FloatArray] = {}
     for signal in SIGNALS:
         for name, fit in fits.items():
             p = predict_signal(fit, split, signal)

@@ -404,7 +404,7 @@ def training_data(posterior: xr.DataTree) -> tuple[Comparisons, FloatArray]:
         observed["outcome"].values,
         weight=coded["comparison_weight"].values,
         queries=observed["query"].values.tolist(),
-        models=posterior.children["posterior"]["llm"].values.tolist(),
+        models=posterior.children["posterior"].coords["llm"].values.tolist(),
         ordered=bool(coded.attrs["ordered"]),
     )
     return comparisons, observed["embeddings"].values

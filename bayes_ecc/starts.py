@@ -37,7 +37,7 @@ def em_start(
         warnings.simplefilter("ignore")  # a start need not have converged
         fit = ECC(
             settings.n_clusters,
-            embedding_weight=settings.concentration * temperature,
+            embedding_weight=float(settings.concentration) * temperature,
             temperature=temperature,
             ridge=temperature / spread**2,
             max_iter=_ITERATIONS,

@@ -75,7 +75,7 @@ def _cluster(posterior: xr.DataTree, cluster: int) -> tuple[xr.Dataset, str]:
         )
     table, title = summary.sel(cluster=cluster), f"Cluster {cluster}"
     if "chain" in table.dims:
-        weights = posterior["constant_data"]["chain_weights"]
+        weights = posterior.children["constant_data"].to_dataset()["chain_weights"].values
         chain = int(weights.argmax())
         table = table.isel(chain=chain)
         title += (
