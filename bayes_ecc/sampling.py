@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -81,7 +82,9 @@ def sample_mixture(
         "quiet": not shown,
         "compute_convergence_checks": False,
     }
-    with model:
+    with model, warnings.catch_warnings():
+        # numba says so of every graph that holds data of some size; nothing follows from it
+        warnings.filterwarnings("ignore", "Cannot cache compiled function")
         if sampler == "gibbs":
             trace = pm.sample(step=PolyaGammaGibbs(), initvals=list(starts), **common)
         elif importlib.util.find_spec("nutpie") is not None:

@@ -4,6 +4,11 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from scipy import special, stats
+
+from bayes_ecc import simulate
+from bayes_ecc.bradley_terry import BradleyTerry
+from bayes_ecc.errors import InputError
 from bayes_ecc.models.bradley_terry import bradley_terry
 from bayes_ecc.models.ecc_mixture import (
     Priors,
@@ -11,11 +16,6 @@ from bayes_ecc.models.ecc_mixture import (
     mixture_inputs,
     prior_win_probabilities,
 )
-from scipy import special, stats
-
-from bayes_ecc import simulate
-from bayes_ecc.bradley_terry import BradleyTerry
-from bayes_ecc.errors import InputError
 
 FAST = {"mode": "FAST_COMPILE"}
 

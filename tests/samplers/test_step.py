@@ -4,11 +4,11 @@ import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
-from bayes_ecc.models.bradley_terry import bradley_terry
-from bayes_ecc.models.ecc_mixture import Priors, ecc_mixture
 
 from bayes_ecc import simulate
 from bayes_ecc.errors import InputError
+from bayes_ecc.models.bradley_terry import bradley_terry
+from bayes_ecc.models.ecc_mixture import Priors, ecc_mixture
 from bayes_ecc.samplers import PolyaGammaGibbs, initial_values
 
 QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}

@@ -8,10 +8,10 @@ import numpy as np
 import pymc as pm
 import pytest
 from arviz_stats.base import array_stats
-from bayes_ecc.models.ecc_mixture import ecc_mixture
 from scipy import special, stats
 
 from bayes_ecc import Comparisons, simulate
+from bayes_ecc.models.ecc_mixture import ecc_mixture
 from bayes_ecc.samplers import (
     GibbsProblem,
     GibbsState,
