@@ -42,7 +42,10 @@ from bayes_ecc.metrics import (
 from bayes_ecc.modes import mode_report
 from bayes_ecc.posterior import Atoms, as_fitted, atoms, thin, training_data
 from bayes_ecc.predictive import posterior_predictive
+from bayes_ecc.quality import QualityCalibration, fit_quality
 from bayes_ecc.rankings import summarize_cluster_ranking, summarize_ranking
+from bayes_ecc.routing import route
+from bayes_ecc.score_model import ScoreModel, fit_score_model
 from bayes_ecc.selection import SearchResult, SettingsSearch, search
 from bayes_ecc.stacking import LeaveQueryOut, leave_query_out, stacking_weights
 from bayes_ecc.storage import load_posterior, save_posterior
@@ -87,6 +90,8 @@ __all__ = [
     "NotFittedError",
     "OutcomeCounts",
     "Priors",
+    "QualityCalibration",
+    "ScoreModel",
     "SearchResult",
     "SentenceTransformerEncoder",
     "SettingsSearch",
@@ -102,6 +107,8 @@ __all__ = [
     "diagnose",
     "encode",
     "expected_calibration_error",
+    "fit_quality",
+    "fit_score_model",
     "gain_difference_interval",
     "gain_interval",
     "invariants",
@@ -118,6 +125,7 @@ __all__ = [
     "ranking_quality_gain",
     "read_draws",
     "reliability_bins",
+    "route",
     "save_bundle",
     "save_posterior",
     "search",
