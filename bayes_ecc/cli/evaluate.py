@@ -242,8 +242,8 @@ def _check_frozen(args: argparse.Namespace, seeds: range) -> None:
     without_effect = given(args, DRAWING)
     if without_effect:
         complain(
-            f"note: {', '.join(without_effect)} say(s) how to draw a split, and has no effect on a "
-            "frozen one."
+            f"note: {', '.join(without_effect)}: without effect, since a frozen split has been "
+            "drawn already."
         )
 
 
