@@ -42,10 +42,12 @@ from bayes_ecc.metrics import (
 from bayes_ecc.modes import mode_report
 from bayes_ecc.posterior import Atoms, as_fitted, atoms, thin, training_data
 from bayes_ecc.predictive import posterior_predictive
+from bayes_ecc.probing import next_probe, probe_values
 from bayes_ecc.quality import QualityCalibration, fit_quality
 from bayes_ecc.rankings import summarize_cluster_ranking, summarize_ranking
 from bayes_ecc.routing import route
 from bayes_ecc.score_model import ScoreModel, fit_score_model
+from bayes_ecc.score_probing import route_observed, score_probe_values
 from bayes_ecc.selection import SearchResult, SettingsSearch, search
 from bayes_ecc.stacking import LeaveQueryOut, leave_query_out, stacking_weights
 from bayes_ecc.storage import load_posterior, save_posterior
@@ -116,18 +118,22 @@ __all__ = [
     "load_bundle",
     "load_posterior",
     "mode_report",
+    "next_probe",
     "pairwise",
     "pointwise_log_likelihood",
     "posterior_predictive",
     "predict_ranking",
     "predict_responsibilities",
     "predict_win_probability",
+    "probe_values",
     "ranking_quality_gain",
     "read_draws",
     "reliability_bins",
     "route",
+    "route_observed",
     "save_bundle",
     "save_posterior",
+    "score_probe_values",
     "search",
     "simulate",
     "stacking_weights",

@@ -67,6 +67,7 @@ ROOMS = [
     "utilities",
     "routing",
     "probing",
+    "score_probing",
     "onboarding",
     "auditing",
     "splits",
