@@ -22,8 +22,8 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from bayes_ecc.checks import check_count
+from bayes_ecc.checks import check_count, check_positive
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.draws import Draws, QueryBlock, query_blocks, read_draws, responsibilities
 from bayes_ecc.errors import InputError
@@ -45,7 +45,8 @@ type FloatArray = NDArray[np.floating[Any]]
 
 _SPAN = 6.0  # of the ease on either side of nothing; beyond, all succeed or all fail
 _PRIOR = 10.0  # queries' worth of the common distribution of the ease, in every cluster's
-_FIRST, _LATER = 40, 4  # EM steps of a chain's first draw, and of each that starts from it
+_FIRST, _LATER = 25, 4  # EM steps of a chain's first draw, and of each that starts from it
+_SHARPEST = 8.0
 _ROWS = 2048  # training queries treated at once
 _CELLS = 2_000_000  # queries x atoms held at once
 
@@ -57,7 +58,10 @@ class ScoreModel:
     Attributes
     ----------
     draws : Draws
-        The draws it was fitted on.
+        The draws it was fitted on, their concentration times `sharpness`.
+    sharpness : float
+        How much more (or less) than the posterior says embeddings tell of the cluster where
+        nothing else is known.
     scales : ndarray, shape (2,)
         What multiplies strengths: their mean over clusters, and the differences from it.
     levels : ndarray, shape (n_levels,)
@@ -84,6 +88,7 @@ class ScoreModel:
     """
 
     draws: Draws
+    sharpness: float
     scales: FloatArray
     levels: FloatArray
     level_shares: FloatArray
@@ -196,13 +201,15 @@ def fit_score_model(
     queries: Iterable[Hashable] | None = None,
     draws: int | None = 10,
     n_levels: int = 9,
+    sharpness: float | None = None,
 ) -> ScoreModel:
     """Learn from scores of training queries how hard the queries of each cluster are.
 
     The scales and, cluster by cluster, the shares of `n_levels` values of the ease maximise the
     likelihood of the scores given the embeddings (EM; the shares are pulled lightly to those of
-    all clusters). Strengths and clusters stay those of the posterior. A score between 0 and 1
-    counts as that much of a success.
+    all clusters). So does the sharpness, in
+    turn with them, by factors of two. Strengths and clusters stay
+    those of the posterior. A score between 0 and 1 counts as that much of a success.
 
     Parameters
     ----------
@@ -218,6 +225,8 @@ def fit_score_model(
         Use at most so many draws of each chain.
     n_levels : int
         Values of the ease, evenly spaced.
+    sharpness : float, optional
+        Fixes the sharpness.
 
     Returns
     -------
@@ -265,23 +274,61 @@ def fit_score_model(
     ability = abilities(read.atoms.strengths, read.atoms.log_weights)
     n_draws, n_clusters = ability.shape[1:3]
     per_chain = n_draws // len(read.chains)
-    shares = np.full((n_draws, n_clusters, n_levels), 1 / n_levels)
 
-    def fit(draw: int, start: Ease, steps: int, *, free: bool) -> Ease:
+    chain_share = read.atoms.share[::per_chain]
+
+    def fit(read: Draws, draw: int, start: Ease, steps: int, *, free: bool) -> Ease:
         r = _all_responsibilities(read, draw, signals)
         return fit_ease(data, r, ability[:, draw], levels, start, steps, free_scales=free)
 
-    start = Ease(np.array([1.0, 0.5]), shares[0])
-    firsts = [fit(first, start, _FIRST, free=True) for first in range(0, n_draws, per_chain)]
-    chain_share = read.atoms.share[::per_chain]
+    def fit_firsts(factor: float, starts: list[Ease], steps: int) -> tuple[list[Ease], float]:
+        """Fit the first draw of each chain; give the log-likelihood before the last step too."""
+        sharp = sharpened(read, factor)
+        found = [
+            fit(sharp, chain * per_chain, start, steps, free=True)
+            for chain, start in enumerate(starts)
+        ]
+        return found, float(chain_share @ [ease.log_likelihood for ease in found])
+
+    uniform = np.full((n_clusters, n_levels), 1 / n_levels)
+    starts = [Ease(np.array([1.0, 0.5]), uniform)] * len(chain_share)
+    if sharpness is None:
+        sharpness, firsts = _climb(fit_firsts, starts)
+    else:
+        sharpness = check_positive("sharpness", sharpness)
+        firsts, _ = fit_firsts(sharpness, starts, _FIRST)
+    read = sharpened(read, sharpness)
     scales = np.average([ease.scales for ease in firsts], axis=0, weights=chain_share)
-    for chain, first in enumerate(range(0, n_draws, per_chain)):
-        ease = Ease(scales, firsts[chain].shares)
-        for draw in range(first, first + per_chain):
+    shares = np.empty((n_draws, n_clusters, n_levels))
+    for chain, first in enumerate(firsts):
+        ease = Ease(scales, first.shares)
+        for draw in range(chain * per_chain, (chain + 1) * per_chain):
             # the draws of a chain agree on the clusters, so each is near the last
-            ease = fit(draw, ease, _LATER, free=False)
+            ease = fit(read, draw, ease, _LATER, free=False)
             shares[draw] = ease.shares
-    return ScoreModel(read, scales, levels, shares, n_queries=int(rows.sum()))
+    return ScoreModel(read, sharpness, scales, levels, shares, n_queries=int(rows.sum()))
+
+
+def sharpened(read: Draws, factor: float) -> Draws:
+    """Give draws that read embeddings that much more sharply."""
+    return replace(read, atoms=replace(read.atoms, concentration=factor * read.atoms.concentration))
+
+
+def _climb(
+    fit: Callable[[float, list[Ease], int], tuple[list[Ease], float]], starts: list[Ease]
+) -> tuple[float, list[Ease]]:
+    """Double or halve the sharpness, from 1, while that raises the likelihood, all else equal."""
+    sharpness = 1.0
+    found, _ = fit(sharpness, starts, _FIRST)
+    for step in (2.0, 0.5):
+        while 1 / _SHARPEST <= sharpness * step <= _SHARPEST:
+            if fit(sharpness * step, found, 1)[1] <= fit(sharpness, found, 1)[1]:
+                break
+            sharpness *= step
+            found, _ = fit(sharpness, found, _FIRST)
+        if sharpness > 1:
+            break
+    return sharpness, found
 
 
 # -------------------------------------------------------------------- numerical cores
@@ -301,10 +348,14 @@ class TrainingScores(NamedTuple):
 
 
 class Ease(NamedTuple):
-    """Scales (2,) of the strengths, and shares (n_clusters, n_levels) of the levels of the ease."""
+    """Scales (2,) of the strengths, and shares (n_clusters, n_levels) of the levels of the ease.
+
+    The log-likelihood is that before the last step.
+    """
 
     scales: FloatArray
     shares: FloatArray
+    log_likelihood: float = -np.inf
 
 
 def fit_ease(
@@ -346,7 +397,7 @@ def fit_ease(
     features = ability[:, :, None, :]
     for _ in range(steps):
         logit = np.tensordot(ease.scales, ability, 1)[:, None, :] + levels[:, None]
-        counts, wins, calls = _expected_counts(data, responsibilities, logit, ease.shares)
+        value, counts, wins, calls = _expected_counts(data, responsibilities, logit, ease.shares)
         overall = counts.sum(axis=0) / counts.sum()
         shares = counts + prior * overall
         shares /= shares.sum(axis=1, keepdims=True)
@@ -358,17 +409,21 @@ def fit_ease(
             bend = np.einsum("akhm,bkm->ab", curvature, ability)
             step = np.linalg.solve(bend + 1e-6 * np.eye(2), slope)
             scales = np.maximum(scales + np.clip(step, -0.5, 0.5), 0.0)
-        ease = Ease(scales, shares)
+        ease = Ease(scales, shares, value)
     return ease
 
 
 def _expected_counts(
     data: TrainingScores, responsibilities: FloatArray, logit: FloatArray, shares: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Count queries (n_clusters, n_levels), and by model their successes and calls, in mean."""
+) -> tuple[float, FloatArray, FloatArray, FloatArray]:
+    """Count queries (n_clusters, n_levels), and by model their successes and calls, in mean.
+
+    The log-likelihood comes first.
+    """
     n_clusters, n_levels, n_models = logit.shape
     flat = logit.reshape(-1, n_models).astype(np.float32)
     log_success = -np.logaddexp(np.float32(0), -flat)
+    log_likelihood = 0.0
     counts = np.zeros(n_clusters * n_levels)
     wins, calls = np.zeros(flat.shape), np.zeros(flat.shape)
     tiny = np.finfo(np.float32).tiny
@@ -380,14 +435,17 @@ def _expected_counts(
         value -= (known - score) @ flat.T
         prior = np.log(np.maximum(responsibilities[rows], tiny)).astype(np.float32)
         value += (prior[:, :, None] + log_shares).reshape(value.shape)
-        value -= value.max(axis=1, keepdims=True)
+        top = value.max(axis=1, keepdims=True)
+        value -= top
         np.exp(value, out=value)
-        value /= value.sum(axis=1, keepdims=True)
+        total = value.sum(axis=1, keepdims=True)
+        value /= total
+        log_likelihood += float((np.log(total) + top).sum(dtype=float))
         counts += value.sum(axis=0)
         wins += value.T @ score
         calls += value.T @ known
     shape = (n_clusters, n_levels, n_models)
-    return counts.reshape(shape[:2]), wins.reshape(shape), calls.reshape(shape)
+    return log_likelihood, counts.reshape(shape[:2]), wins.reshape(shape), calls.reshape(shape)
 
 
 def abilities(strengths: FloatArray, log_weights: FloatArray) -> FloatArray:

@@ -122,6 +122,37 @@ def test_one_of_two_succeeding_is_bradley_terry() -> None:
         assert np.allclose(first / (first + second), expit(logit[:, i] - logit[:, j]), atol=2e-4)
 
 
+@pytest.mark.parametrize(("concentration", "told", "expected"), [(0.5, 1.0, 8), (4.0, 0.7, 0.25)])
+def test_sharpness_follows_what_embeddings_tell(
+    concentration: float, told: float, expected: float
+) -> None:
+    """Two kinds of query, plain from the embedding or half hidden, read too bluntly or too sharply."""
+    rng = np.random.default_rng(0)
+    kind = rng.integers(2, size=600)
+    centroids = np.eye(3)[:2]
+    strengths = np.array([[3.0, 1.0, -1.0, -3.0], [-3.0, -1.0, 1.0, 3.0]])
+    posterior = make_posterior(
+        strengths=strengths[None, None],
+        centroids=centroids[None, None],
+        weights=np.full((1, 1, 2), 0.5),
+        models=pd.Index(MODELS),
+        concentration=concentration,
+        evidence_power=1.0,
+        probe_power=1.0,
+        rule="per_comparison",
+        estimator="made",
+        settings={},
+    )
+    shown = np.where(rng.random(600) < told, kind, 1 - kind)
+    embeddings = centroids[shown] + 0.1 * rng.normal(size=(600, 3))
+    scores = (rng.random((600, 4)) < expit(strengths[kind])).astype(float)
+    model = fit_score_model(posterior, scores, embeddings=embeddings)
+    assert model.sharpness == expected
+    assert model.draws.atoms.concentration == concentration * model.sharpness
+    fixed = fit_score_model(posterior, scores, embeddings=embeddings, sharpness=1.0)
+    assert fixed.draws.atoms.concentration == concentration
+
+
 # -------------------------------------------------------------------- predictions
 
 
