@@ -34,6 +34,7 @@ from bayes_ecc.starts import draw_labels, em_start
 type FloatArray = NDArray[np.floating[Any]]
 
 _WEIGHING_DRAWS = 100  # of each chain, where the chains are weighed and nothing else
+_SAME_CLUSTER = 0.5  # shared over joint responsibility from which two clusters are one
 _ALIGNMENT_QUERIES = 2000  # enough to tell clusters apart, at a fraction of the time
 
 
@@ -390,7 +391,10 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
             if weigh:
                 self._weigh_chains(tree, tree["log_likelihood"].to_dataset())
                 # Chains from starts of their own that found one solution share their clusters.
-                tree.attrs["clusters_matched"] = int(not several_solutions(mode_report(tree)))
+                same = float(found["cluster_agreement"].min()) > _SAME_CLUSTER
+                tree.attrs["clusters_matched"] = int(
+                    same and not several_solutions(mode_report(tree))
+                )
             tree["invariants"] = invariants(
                 tree,
                 pointwise=tree["log_likelihood"].to_dataset(),
