@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bayes_ecc.auditing import Audit, Finding, audit
 from bayes_ecc.baselines import LabelBradleyTerry
 from bayes_ecc.bradley_terry import BradleyTerry
-from bayes_ecc.bundle import Bundle, load_bundle, save_bundle
+from bayes_ecc.bundle import Bundle
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.datasets.simulate import Simulation, simulate
 from bayes_ecc.diagnostics import Diagnosis, attach, diagnose, stored_diagnosis
@@ -24,6 +24,7 @@ from bayes_ecc.errors import (
     NotFittedError,
 )
 from bayes_ecc.evidence import invariants, pointwise_log_likelihood
+from bayes_ecc.folders import load_bundle, save_bundle
 from bayes_ecc.inference import (
     cluster_ranking,
     predict_ranking,

@@ -1,18 +1,15 @@
-"""`Bundle`: one data set's queries, scores or comparisons, embeddings and costs, and its folder."""
+"""`Bundle`: one data set's queries, scores or comparisons, embeddings and costs."""
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from bayes_ecc.checks import check_count
@@ -27,18 +24,12 @@ from bayes_ecc.tables import (
     checked_table,
     make_numeric,
     match_id_types,
-    read_array,
-    read_table,
     refuse,
-    refuse_nested,
 )
-
-type TableFormat = Literal["parquet", "csv"]
 
 TABLES = ("queries", "scores", "comparisons", "costs")
 """The tables of a bundle, each in a file `<table>.parquet` or `<table>.csv`."""
 
-FORMATS: tuple[TableFormat, ...] = ("parquet", "csv")
 EMBEDDINGS = "embeddings.npy"
 
 
@@ -67,6 +58,9 @@ class Bundle:
         `query_id` and one column an LLM: what running it on the query costs, in any unit.
     sources : mapping of str to str
         The file each table was read from; messages name it.
+    ordered : bool
+        Whether model_a of a comparison being shown first means something; False where the order of
+        a pair is the file's, or the verdicts on both orders are merged. It says nothing of scores.
 
     Raises
     ------
@@ -96,9 +90,15 @@ class Bundle:
     embeddings: NDArray[Any] | None = None
     costs: pd.DataFrame | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
+    ordered: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sources", MappingProxyType(dict(self.sources)))
+        if not isinstance(self.ordered, bool):
+            raise InputError(
+                f"ordered={self.ordered!r}: give True if model_a was shown first, False if the "
+                "order of a pair means nothing."
+            )
         if self.scores is None and self.comparisons is None:
             raise InputError(f"The bundle {self.name!r} needs scores or comparisons; it has none.")
         tables = {
@@ -127,8 +127,9 @@ class Bundle:
             object.__setattr__(self, "embeddings", checked)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        values = [getattr(self, column.name) for column in fields(self)]
-        return type(self), (*values[:-1], dict(self.sources))  # a mapping proxy can't be pickled
+        values = {column.name: getattr(self, column.name) for column in fields(self)}
+        values["sources"] = dict(self.sources)  # a mapping proxy can't be pickled
+        return type(self), tuple(values.values())
 
     def _source(self, name: str) -> str:
         return self.sources.get(name, name)
@@ -159,7 +160,8 @@ class Bundle:
         if self.scores is not None:
             parts.append("scores")
         if self.comparisons is not None:
-            parts.append(f"{len(self.comparisons)} comparisons")
+            kind = "" if self.ordered else "unordered "
+            parts.append(f"{len(self.comparisons)} {kind}comparisons")
         if self.embeddings is not None:
             parts.append(f"embeddings of {self.embeddings.shape[1]} dimensions")
         if self.costs is not None:
@@ -324,7 +326,9 @@ class Bundle:
         check_count("min_per_query", min_per_query)
         assert self.comparisons is not None
         # with both tables, a model that only has scores is none of the comparison table's
-        data = Comparisons.from_frame(self.comparisons, queries=self.query_ids)
+        data = Comparisons.from_frame(
+            self.comparisons, queries=self.query_ids, ordered=self.ordered
+        )
         if excluded:
             data = data.drop_models([name for name in excluded if name in data.models])
         count = np.bincount(data.query, minlength=data.n_queries)
@@ -340,161 +344,3 @@ class Bundle:
             "comparisons_of_dropped_queries": int(count[~enough].sum()),
         }
         return replace(data.take(enough), dropped=counted)
-
-
-# ------------------------------------------------------------------------------ the folder
-
-
-def load_bundle(folder: str | os.PathLike[str]) -> Bundle:
-    """Read a bundle from its folder.
-
-    The folder holds `queries.parquet` or `queries.csv`, likewise `scores` or `comparisons` (or
-    both), and optionally `embeddings.npy` and `costs`. CSV files are UTF-8, separated by commas; a
-    blank cell is a missing value, and everything but scores, outcomes, weights and costs stays the
-    text it is ("007" is not 7). Pickles are never loaded.
-
-    Parameters
-    ----------
-    folder : str or path
-        The folder.
-
-    Returns
-    -------
-    Bundle
-        Named after the folder; its `sources` name the files.
-
-    Raises
-    ------
-    InputError
-        If a file is missing, there twice, or cannot be read, or its content is not allowed; rows
-        are counted from 0, without the header.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from bayes_ecc import load_bundle, save_bundle, simulate
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     folder = save_bundle(simulate(n_queries=20, rng=0).bundle(), f"{place}/votes")
-    ...     load_bundle(folder)
-    Bundle('votes': 20 queries, 8 models, 140 comparisons, embeddings of 32 dimensions)
-    """
-    path = _folder(folder)
-    if not path.is_dir():
-        raise InputError(f"{path} is {'not a folder' if path.exists() else 'not there'}.")
-    try:
-        names = sorted(entry.name for entry in path.iterdir())
-    except OSError as error:
-        raise InputError(f"{path} cannot be listed: {error}.") from None
-    tables, sources = {}, {}
-    for table in TABLES:
-        files = [path / f"{table}.{kind}" for kind in FORMATS if f"{table}.{kind}" in names]
-        if len(files) > 1:
-            raise InputError(
-                f"{path} holds both {files[0].name} and {files[1].name}; keep the one that counts."
-            )
-        if files:
-            tables[table], sources[table] = read_table(files[0]), str(files[0])
-    there = f"the folder holds {', '.join(names[:10]) or 'nothing'}{' ...' * (len(names) > 10)}"
-    if "queries" not in tables:
-        raise InputError(f"{path} lacks queries.parquet or queries.csv; {there}.")
-    if not {"scores", "comparisons"} & set(tables):
-        raise InputError(
-            f"{path} lacks scores.parquet or scores.csv, or comparisons.parquet or "
-            f"comparisons.csv; {there}."
-        )
-    embeddings = None
-    if EMBEDDINGS in names:
-        sources["embeddings"] = str(path / EMBEDDINGS)
-        embeddings = read_array(path / EMBEDDINGS)
-    read = {Path(source).name for source in sources.values()}
-    unread = [n for n in names if n not in read and n.split(".")[0] in (*TABLES, "embeddings")]
-    if unread:
-        warnings.warn(
-            f"{path} holds {', '.join(unread)}, which is not read: tables are .parquet or .csv "
-            f"files, embeddings {EMBEDDINGS}; convert it, or rename it if it is not meant.",
-            DataWarning,
-            stacklevel=2,
-        )
-    return Bundle(path.resolve().name, **tables, embeddings=embeddings, sources=sources)
-
-
-def save_bundle(
-    bundle: Bundle,
-    folder: str | os.PathLike[str],
-    format: TableFormat = "parquet",  # noqa: A002 - the word pandas users know
-) -> Path:
-    """Write a bundle to a folder, from which `load_bundle` reads it.
-
-    CSV keeps less than parquet does: identifiers and labels come back as text, an empty text as a
-    missing value.
-
-    Parameters
-    ----------
-    bundle : Bundle
-        What to write.
-    folder : str or path
-        Made where it is not there; it must not hold a bundle already.
-    format : {"parquet", "csv"}
-        How to write the tables; embeddings are always `embeddings.npy`.
-
-    Returns
-    -------
-    pathlib.Path
-        The folder.
-
-    Raises
-    ------
-    InputError
-        If the format is unknown, the folder holds a bundle's files, or something cannot be written
-        (a column of lists as CSV, say); nothing is left behind then.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from bayes_ecc import save_bundle, simulate
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     folder = save_bundle(simulate(n_queries=20, rng=0).bundle(), place, format="csv")
-    ...     sorted(path.name for path in folder.iterdir())
-    ['comparisons.csv', 'embeddings.npy', 'queries.csv']
-    """
-    if format not in FORMATS:
-        raise InputError(f"format={format!r}: allowed are {', '.join(FORMATS)}.")
-    path = _folder(folder)
-    files = [EMBEDDINGS, *(f"{table}.{kind}" for table in TABLES for kind in FORMATS)]
-    present = [name for name in files if (path / name).exists()]
-    if present:
-        raise InputError(
-            f"{path} holds {', '.join(present)} already; give another folder, or remove them."
-        )
-    written: list[Path] = []
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        for table in TABLES:
-            frame = getattr(bundle, table)
-            if frame is None:
-                continue
-            written.append(path / f"{table}.{format}")
-            if format == "csv":
-                refuse_nested(frame, written[-1])
-                frame.to_csv(written[-1], index=False, encoding="utf-8")
-            else:
-                frame.to_parquet(written[-1], index=False)
-        if bundle.embeddings is not None:
-            written.append(path / EMBEDDINGS)
-            np.save(written[-1], bundle.embeddings, allow_pickle=False)
-    # InputError is a ValueError: of whatever kind, a failure leaves no half of a bundle behind
-    except (ValueError, TypeError, NotImplementedError, OSError, pa.ArrowException) as error:
-        for file in written:
-            file.unlink(missing_ok=True)
-        if isinstance(error, InputError):
-            raise
-        where = written[-1] if written else path
-        raise InputError(f"{where} cannot be written: {error}.") from error
-    return path
-
-
-def _folder(folder: Any) -> Path:
-    try:
-        return Path(folder)
-    except TypeError:
-        raise InputError(f"folder={folder!r}: give the path of a bundle's folder.") from None

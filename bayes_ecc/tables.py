@@ -13,9 +13,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 from numpy.typing import NDArray
-from pyarrow import parquet
 
 from bayes_ecc.errors import InputError
+from bayes_ecc.parquet import bounded_table
 
 ID = "query_id"
 """The column that identifies the queries in every table."""
@@ -28,10 +28,7 @@ def read_table(path: Path) -> pd.DataFrame:
     try:
         if path.suffix == ".csv":
             return _read_csv(path)
-        with parquet.ParquetFile(path) as file:  # this one file, whatever its folder is called
-            table = file.read()
-        table.validate(full=True)  # or text that is not UTF-8 would fail later, far from here
-        return table.to_pandas()
+        return bounded_table(path).to_pandas()
     except InputError:
         raise
     except Exception as error:  # what a parser raises on a damaged file can't be listed

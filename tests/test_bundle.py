@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import io
+import json
 import pickle
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -590,6 +592,58 @@ def test_round_trip(kind, source, tmp_path):
         assert again.embeddings.dtype == bundle.embeddings.dtype
         assert np.array_equal(again.embeddings, bundle.embeddings)
     assert repr(again) == repr(bundle)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_that_pairs_have_no_order_survives(kind, tmp_path):
+    simulated = simulate(n_queries=10, rng=0).bundle()
+    assert simulated.ordered
+    bundle = replace(simulated, ordered=False)
+    again = load_bundle(save_bundle(bundle, tmp_path / "x", format=kind))
+    assert json.loads((tmp_path / "x" / "bundle.json").read_text()) == {"ordered": False}
+    for each in (bundle, again, pickle.loads(pickle.dumps(again))):
+        assert not each.ordered
+        assert "70 unordered comparisons" in repr(each)
+        assert not each.draw_comparisons().ordered
+    save_bundle(simulated, tmp_path / "y", format=kind)
+    assert not (tmp_path / "y" / "bundle.json").exists()
+    (tmp_path / "z").mkdir()
+    taken = write(tmp_path / "z", {"bundle.json": "{}"})
+    with pytest.raises(InputError, match=r"holds bundle\.json already"):
+        save_bundle(simulated, taken)
+
+
+@pytest.mark.parametrize(
+    ("said", "ordered"), [('{"ordered": false}', False), ('{"ordered": true}', True), ("{}", True)]
+)
+def test_the_order_can_be_written_by_hand(said, ordered, tmp_path):
+    bundle = load_bundle(write(tmp_path, {**VOTED, "bundle.json": said}))
+    assert bundle.ordered is ordered
+    assert bundle.draw_comparisons(min_per_query=1).ordered is ordered
+
+
+@pytest.mark.parametrize(
+    ("said", "fragment"),
+    [
+        ('{"ordered": "no"}', "ordered must be true or false, not 'no'"),
+        ('{"ordered": null}', "ordered must be true or false"),
+        ('{"orderd": false}', "says orderd; only 'ordered' is known"),
+        ("[]", "must be an object"),
+        ('{"ordered": false', "cannot be read"),
+        ('{"ordered": true, "ordered": false}', "stands twice"),
+        (b"\xff", "cannot be read"),
+        (" " * 70_000 + "{}", "70,002 bytes"),
+    ],
+)
+def test_what_a_bundle_says_of_itself_must_be_understood(said, fragment, tmp_path):
+    with pytest.raises(InputError) as error:
+        load_bundle(write(tmp_path, {**VOTED, "bundle.json": said}))
+    check_message(error, ["bundle.json", fragment])
+
+
+def test_the_order_is_true_or_false():
+    with pytest.raises(InputError, match="ordered='no'"):
+        Bundle("x", **tables(), ordered="no")
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)

@@ -111,7 +111,9 @@ def make_source(data: Bundle | Comparisons, labels: Any = None) -> Source:
         scores, scored = table.to_numpy(dtype=float), table.columns
     votes = None
     if data.comparisons is not None:
-        votes = Comparisons.from_frame(data.comparisons, queries=data.query_ids, models=data.models)
+        votes = Comparisons.from_frame(
+            data.comparisons, queries=data.query_ids, models=data.models, ordered=data.ordered
+        )
     texts = None
     if "text" in data.queries.columns:
         texts = tuple(

@@ -62,7 +62,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Audit a bundle and print what was found."""
     from bayes_ecc.auditing import audit
-    from bayes_ecc.bundle import load_bundle
+    from bayes_ecc.folders import load_bundle
     from bayes_ecc.storage import load_posterior
 
     bundle = load_bundle(args.bundle)

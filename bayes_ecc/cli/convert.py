@@ -61,7 +61,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, write, and tell what became of the rows."""
-    from bayes_ecc.bundle import save_bundle
+    from bayes_ecc.folders import save_bundle
 
     _check_empty(args.out)
     layout = LAYOUTS[args.layout]

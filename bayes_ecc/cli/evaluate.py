@@ -185,8 +185,8 @@ def add_bayes_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Evaluate, print the table, write the JSON."""
-    from bayes_ecc.bundle import load_bundle
     from bayes_ecc.evaluation import EvaluationSettings, evaluate
+    from bayes_ecc.folders import load_bundle
 
     seeds = range(args.seed, args.seed + args.seeds)
     if args.json is not None:

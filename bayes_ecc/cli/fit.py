@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     """Fit, save, and say what was fitted and how far it can be trusted."""
     import numpy as np
 
-    from bayes_ecc.bundle import load_bundle
+    from bayes_ecc.folders import load_bundle
     from bayes_ecc.storage import save_posterior
 
     check_writable(args.out, "--out")

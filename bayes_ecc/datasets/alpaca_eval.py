@@ -9,10 +9,10 @@ from pathlib import Path
 
 from bayes_ecc.datasets.hub import download
 from bayes_ecc.datasets.loaded import Loaded
-from bayes_ecc.datasets.reading import Source, quoted, source_files, source_name, source_paths
 from bayes_ecc.datasets.rows import SUFFIXES, Rows, only, read_rows, shown
 from bayes_ecc.datasets.sheets import VoteSheet, label, model_name, number, whole_text
 from bayes_ecc.errors import InputError
+from bayes_ecc.reading import Source, quoted, source_files, source_name, source_paths
 
 REPOSITORY = "tatsu-lab/alpaca_eval"
 PARTS = ("alpaca_eval_gpt4", "claude")
@@ -104,7 +104,7 @@ def load_alpaca_eval(source: Source, *, annotator: str | None = None) -> Loaded:
             about = label(rows.cell("dataset", row), where, "dataset")
             sheet.queries.add(query, text, {"dataset": about})
             sheet.add(query, first, second, outcome=outcome, annotator=by)
-    return sheet.loaded(source_name(source), rows.source)
+    return sheet.loaded(source_name(source), rows.source, ordered=False)
 
 
 def fetch_alpaca_eval(

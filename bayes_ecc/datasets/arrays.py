@@ -10,8 +10,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayes_ecc.datasets.reading import reading, unreadable, zip_members
 from bayes_ecc.errors import InputError
+from bayes_ecc.reading import reading, unreadable, zip_members
 
 _NEED = "plain arrays of numbers or text, written with numpy.save or numpy.savez"
 

@@ -8,8 +8,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from bayes_ecc.datasets.reading import quoted
 from bayes_ecc.errors import BayesEccError
+from bayes_ecc.reading import quoted
 
 type Kind = Literal["dataset", "space"]
 

@@ -9,10 +9,10 @@ from typing import Any
 from bayes_ecc.datasets.conversations import joined, user_turns
 from bayes_ecc.datasets.hub import download
 from bayes_ecc.datasets.loaded import Loaded
-from bayes_ecc.datasets.reading import Source, quoted, source_files, source_name
 from bayes_ecc.datasets.rows import SUFFIXES, Rows, read_rows, shown
 from bayes_ecc.datasets.sheets import VoteSheet, identifier, label, model_name, number
 from bayes_ecc.errors import InputError
+from bayes_ecc.reading import Source, quoted, source_files, source_name
 
 RELEASES = {
     "55k": "lmarena-ai/arena-human-preference-55k",

@@ -8,10 +8,10 @@ from typing import Any
 
 from bayes_ecc.coding import WINNERS
 from bayes_ecc.datasets.loaded import Loaded
-from bayes_ecc.datasets.reading import Source, quoted, source_files, source_name
 from bayes_ecc.datasets.rows import SUFFIXES, Rows, read_rows, shown
 from bayes_ecc.datasets.sheets import VoteSheet, identifier, label, model_name, number, whole_text
 from bayes_ecc.errors import InputError
+from bayes_ecc.reading import Source, quoted, source_files, source_name
 
 _NAMES = ("query_id", "model_a", "model_b", "winner", "outcome", "weight", "text")
 

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from bayes_ecc.datasets.loaded import Counts, Loaded
-from bayes_ecc.datasets.reading import (
+from bayes_ecc.datasets.rows import shown
+from bayes_ecc.datasets.sheets import ScoreSheet, identifier, label, model_name, whole_text
+from bayes_ecc.errors import InputError
+from bayes_ecc.reading import (
     Source,
     json_values,
     source_files,
@@ -18,9 +21,6 @@ from bayes_ecc.datasets.reading import (
     stream_values,
     zip_members,
 )
-from bayes_ecc.datasets.rows import shown
-from bayes_ecc.datasets.sheets import ScoreSheet, identifier, label, model_name, whole_text
-from bayes_ecc.errors import InputError
 
 _NAME = re.compile(r"^(?:model_outputs_)?(?P<model>.+?)(?:_\d+shots?)?$")
 

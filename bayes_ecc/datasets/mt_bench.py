@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple
 from bayes_ecc.datasets.conversations import joined, user_turns
 from bayes_ecc.datasets.hub import Kind, download
 from bayes_ecc.datasets.loaded import Loaded
-from bayes_ecc.datasets.reading import Source, json_values, quoted, source_files, source_name
 from bayes_ecc.datasets.rows import SUFFIXES, Rows, only, read_rows, shown
 from bayes_ecc.datasets.sheets import VoteSheet, identifier, label, model_name
 from bayes_ecc.errors import InputError
+from bayes_ecc.reading import Source, json_values, quoted, source_files, source_name
 
 WINNERS = {
     "model_a": "model_a",
@@ -64,8 +64,8 @@ def load_mt_bench(
     orders : {"merge", "separate"}
         What becomes of a judgment in both orders. Merge: one comparison, by the publishers' rule
         that an LLM wins if it wins in both orders; all else is a tie (their `show_result.py`).
-        Separate: two comparisons, in each `model_a` the LLM shown first, which is what an effect
-        of the order can be seen from.
+        The bundle then says that the order of a pair means nothing. Separate: two comparisons, in
+        each `model_a` the LLM shown first, which is what an effect of the order can be seen from.
     questions : path, optional
         The file `question.jsonl`, for the text and category of the questions.
 
@@ -75,7 +75,9 @@ def load_mt_bench(
         Queries called `<question_id>/<turn>`, since the answers to either turn are judged by
         themselves, with the labels `question_id`, `turn` and `category`. Comparisons with `winner`,
         `judge`, and the `verdict` as it was published (of merged orders, both). Verdicts `error`
-        are dropped with their judgment and counted, as the publishers do.
+        are dropped with their judgment and counted, as the publishers do. Where one `winner` is
+        `tie (inconsistent)`, both orders were merged by the publishers, and the pairs of that
+        source have no order.
 
     Raises
     ------
@@ -154,7 +156,9 @@ def load_mt_bench(
             sheet.notes["inconsistent, taken as ties"] += not agree
             winner = _winner(verdicts[0]) if agree else "tie"
             sheet.add(query, *pair, winner=winner, verdict=" / ".join(verdicts), judge=judge)
-    return sheet.loaded(source_name(source), rows.source)
+    # of merged orders, none is left; GPT-4's votes with one winner show it by such ties
+    merged = not separate and (twice or sheet.notes["inconsistent, taken as ties"] > 0)
+    return sheet.loaded(source_name(source), rows.source, ordered=not merged)
 
 
 def fetch_mt_bench(

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from bayes_ecc.datasets.hub import download, list_files
 from bayes_ecc.datasets.loaded import Counts, Loaded
-from bayes_ecc.datasets.reading import Source, json_values, quoted, source_files, source_name
 from bayes_ecc.datasets.rows import shown
 from bayes_ecc.datasets.sheets import ScoreSheet, identifier, model_name, number, whole_text
 from bayes_ecc.errors import InputError
+from bayes_ecc.reading import Source, json_values, quoted, source_files, source_name
 
 METRICS: Mapping[str, str] = {
     "ifeval": "prompt_level_strict_acc",

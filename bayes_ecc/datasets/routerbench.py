@@ -6,10 +6,10 @@ import ast
 import warnings
 
 from bayes_ecc.datasets.loaded import Counts, Loaded
-from bayes_ecc.datasets.reading import Source, quoted, source_files, source_name
 from bayes_ecc.datasets.rows import SUFFIXES, Rows, read_rows
 from bayes_ecc.datasets.sheets import ScoreSheet, identifier, label, model_name, number, whole_text
 from bayes_ecc.errors import InputError
+from bayes_ecc.reading import Source, quoted, source_files, source_name
 
 COST = "|total_cost"
 RESPONSE = "|model_response"

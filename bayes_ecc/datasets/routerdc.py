@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bayes_ecc.datasets.loaded import Counts, Loaded
-from bayes_ecc.datasets.reading import Source, source_files, source_name
 from bayes_ecc.datasets.rows import only, read_rows, shown
 from bayes_ecc.datasets.sheets import ScoreSheet, label, model_name, number, whole_text
 from bayes_ecc.errors import InputError
+from bayes_ecc.reading import Source, source_files, source_name
 
 _COLUMNS = ("question", "scores", "cluster_id")
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pandas as pd
 
-from bayes_ecc.datasets.parquet import (
+from bayes_ecc.errors import InputError
+from bayes_ecc.parquet import (
     Keep,
     parquet_batches,
     plain_columns,
     refuse_columns,
     refuse_twice,
 )
-from bayes_ecc.datasets.reading import json_values, quoted, reading
-from bayes_ecc.errors import InputError
+from bayes_ecc.reading import json_values, quoted, reading
 from bayes_ecc.tables import read_table
 
 SUFFIXES = (".parquet", ".csv", ".json", ".jsonl")

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from bayes_ecc.datasets.arrays import read_npy, read_npz
 from bayes_ecc.datasets.loaded import Counts, Loaded
-from bayes_ecc.datasets.reading import Source, json_document, quoted, source_files, source_name
 from bayes_ecc.datasets.rows import shown
 from bayes_ecc.datasets.sheets import ScoreSheet, label, model_name, number
 from bayes_ecc.errors import InputError
+from bayes_ecc.reading import Source, json_document, quoted, source_files, source_name
 
 type Side = Literal["models", "queries"]
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from bayes_ecc.datasets.loaded import Counts, Loaded
-from bayes_ecc.datasets.reading import Source, quoted, source_files, source_name
 from bayes_ecc.datasets.rows import SUFFIXES, Rows, read_rows
 from bayes_ecc.datasets.sheets import ScoreSheet, identifier, label, model_name, number, whole_text
 from bayes_ecc.errors import InputError
+from bayes_ecc.reading import Source, quoted, source_files, source_name
 
 _IDS = ("query_id", "question_id", "sample_id", "prompt_id", "id")
 _INDEX = ("", "index", "Unnamed: 0", "__index_level_0__")  # what pandas makes of row names

@@ -271,8 +271,8 @@ class VoteSheet:
         """Leave a comparison out."""
         self.dropped[reason] += 1
 
-    def loaded(self, name: str, source: str) -> Loaded:
-        """Make the bundle."""
+    def loaded(self, name: str, source: str, *, ordered: bool = True) -> Loaded:
+        """Make the bundle; `ordered` says whether model_a was shown first."""
         counts = Counts(self.unit, self.read, self._used, self.dropped, self.notes)
         _refuse_empty(self._used, source, counts)
         _check_text(source, [*self.queries.columns(), *self._columns.values()])
@@ -284,6 +284,7 @@ class VoteSheet:
             self.queries.frame(),
             comparisons=pd.DataFrame(tidy),
             sources={"queries": source, "comparisons": source},
+            ordered=ordered,
         )
         return Loaded(bundle, counts)
 

@@ -95,7 +95,11 @@ class Simulation:
             }
         )
         return Bundle(
-            name, queries, comparisons=self.comparisons.to_frame(), embeddings=self.embeddings
+            name,
+            queries,
+            comparisons=self.comparisons.to_frame(),
+            embeddings=self.embeddings,
+            ordered=self.comparisons.ordered,
         )
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from bayes_ecc.datasets.hub import download
 from bayes_ecc.datasets.loaded import Counts, Loaded
-from bayes_ecc.datasets.reading import Source, quoted, source_files, source_name
 from bayes_ecc.datasets.rows import Rows, read_rows, shown
 from bayes_ecc.datasets.sheets import ScoreSheet, identifier, label, model_name, number, whole_text
 from bayes_ecc.errors import InputError
+from bayes_ecc.reading import Source, quoted, source_files, source_name
 
 REPOSITORIES = {
     "base": "CARROT-LLM-Routing/SPROUT",

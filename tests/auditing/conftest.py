@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayes_ecc.bundle import Bundle, load_bundle
+from bayes_ecc.bundle import Bundle
+from bayes_ecc.folders import load_bundle
 
 
 @pytest.fixture(scope="session")

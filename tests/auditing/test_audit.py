@@ -15,10 +15,11 @@ from bayes_ecc import ECC
 from bayes_ecc.auditing import Audit, Finding, audit
 from bayes_ecc.auditing.findings import SEVERITIES, listed, plural
 from bayes_ecc.auditing.source import make_source, normalised
-from bayes_ecc.bundle import Bundle, save_bundle
+from bayes_ecc.bundle import Bundle
 from bayes_ecc.cli import main
 from bayes_ecc.datasets.simulate import simulate
 from bayes_ecc.errors import InputError
+from bayes_ecc.folders import save_bundle
 from bayes_ecc.splits import draw_split
 from bayes_ecc.storage import save_posterior
 

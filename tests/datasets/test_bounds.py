@@ -16,15 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import bayes_ecc.datasets
-from bayes_ecc import InputError
+from bayes_ecc import InputError, parquet, reading
 from bayes_ecc.datasets import (
     load_lmarena,
     load_mmlu_pro,
     load_routerdc,
     load_score_arrays,
     load_score_matrix,
-    parquet,
-    reading,
     sheets,
 )
 
@@ -167,7 +165,7 @@ def test_texts_repeated_beyond_reason_are_refused_with_the_file_named(monkeypatc
 
 PEAK = """
 import resource, sys
-from bayes_ecc import InputError
+from bayes_ecc import InputError, parquet, reading
 from bayes_ecc.datasets import load_lmarena
 for path in sys.argv[1:]:
     try:

@@ -55,6 +55,7 @@ def test_every_row_is_accounted_for(samples, tmp_path, layout):
 def test_what_comes_back_from_disk_is_what_was_loaded(samples, tmp_path, layout, kind):
     bundle = load(samples.write(layout, tmp_path / "in"), layout).bundle
     again = load_bundle(save_bundle(bundle, tmp_path / "out", format=kind))
+    assert again.ordered == bundle.ordered
     for table in TABLES:
         left, right = getattr(bundle, table), getattr(again, table)
         assert (left is None) == (right is None)
@@ -72,6 +73,7 @@ def test_the_command_writes_what_the_loader_gives(samples, tmp_path, layout, cap
     out = tmp_path / "out"
     assert main(["convert", layout, str(sample.source), str(out), *arguments(sample)]) == 0
     loaded, again = load(sample, layout), load_bundle(out)
+    assert again.ordered == loaded.bundle.ordered
     for table in TABLES:
         if getattr(loaded.bundle, table) is not None:
             pd.testing.assert_frame_equal(getattr(loaded.bundle, table), getattr(again, table))

@@ -334,7 +334,7 @@ def test_any_json_of_arrays(tree):
     as_lines=st.booleans(),
 )
 def test_records_come_out_as_the_whole_file_would(records, chunk, indent, as_lines):
-    from bayes_ecc.datasets import reading
+    from bayes_ecc import reading
 
     as_lines = as_lines and not (records and isinstance(records[0], list))
     if as_lines:
@@ -354,7 +354,7 @@ def test_records_come_out_as_the_whole_file_would(records, chunk, indent, as_lin
      "[" * 100_000, '[{"a": ' + "1" * 5000 + "}]", "[\ufeff1]"],
 )  # fmt: skip
 def test_what_is_no_json_is_refused(tmp_path, text):
-    from bayes_ecc.datasets.reading import json_values
+    from bayes_ecc.reading import json_values
 
     path = tmp_path / "x.json"
     path.write_text(text, encoding="utf-8")

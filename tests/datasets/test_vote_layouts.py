@@ -129,6 +129,7 @@ def test_mt_bench_merges_orders_by_the_publishers_rule(samples, tmp_path):
     assert loaded.counts.dropped == {"a verdict is an error": 1}
     assert loaded.counts.notes == {"inconsistent, taken as ties": 2}
     assert (loaded.counts.read, loaded.counts.used) == (6, 5)
+    assert not loaded.bundle.ordered
 
 
 def test_mt_bench_keeps_orders_apart_with_the_one_shown_first_as_model_a(samples, tmp_path):
@@ -144,6 +145,7 @@ def test_mt_bench_keeps_orders_apart_with_the_one_shown_first_as_model_a(samples
     ]
     assert (loaded.counts.read, loaded.counts.used) == (12, 10)
     assert loaded.counts.dropped == {"a verdict is an error": 2}
+    assert loaded.bundle.ordered
 
 
 def test_mt_bench_orders_apart_count_half_each_where_they_disagree(samples, tmp_path):
@@ -217,6 +219,7 @@ def test_alpaca_eval(samples, tmp_path):
     assert bundle.comparisons["model_b"].tolist() == [GPT, GPT, LLAMA, LLAMA, LLAMA]
     assert len(bundle.queries) == 3  # the same instructions for both LLMs
     assert bundle.labels("dataset").tolist() == ["helpful_base", "koala", "helpful_base"]
+    assert not bundle.ordered  # the annotator saw either first, and the file does not say which
     assert (loaded.counts.read, loaded.counts.used) == (6, 5)
     assert loaded.counts.dropped == {"no preference": 1}
 

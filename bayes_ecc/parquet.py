@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet
 
-from bayes_ecc.datasets.reading import quoted, unreadable
 from bayes_ecc.errors import InputError
+from bayes_ecc.reading import quoted, unreadable
 
 type Keep = Callable[[str, str], bool]
 """Whether a column is wanted; each field in a nested one is asked for, such as `list.element.x`."""
 
 MAX_CELLS = 100_000_000
 """Values read of one file: a few bytes of it can stand for any number of rows."""
+MAX_BYTES = 2**31
+"""Bytes that a table of one's own may take once it is read."""
 _MAX_CHUNK = 2**29
 _BATCH_ROWS, _BATCH_BYTES = 2**16, 2**27
 _NEED = "a complete parquet file"
@@ -26,8 +29,9 @@ def parquet_batches(file: Path, keep: Keep) -> Iterator[pa.RecordBatch]:
     """Read columns of a parquet file in batches, after checking what they could grow to.
 
     Runs of a value and references to it make a parquet file grow without limit. Text in a column
-    of its own is therefore read as references; where it is nested, which cannot be, batches are so
-    small that even the longest text the file could hold does not fill the memory.
+    of its own is therefore read as references; where it is nested, or written as differences to the
+    text before, which cannot be, batches are so small that even the longest text the file could
+    hold does not fill the memory.
     """
     try:
         metadata = parquet.read_metadata(file)
@@ -42,7 +46,7 @@ def parquet_batches(file: Path, keep: Keep) -> Iterator[pa.RecordBatch]:
             refuse_columns(file, names)
         longest = _check_size(file, metadata, leaves)
         texts = [i for i in leaves if schema.column(i).physical_type == "BYTE_ARRAY"]
-        flat = [all_paths[i] for i in texts if _is_flat(schema.column(i))]
+        flat = [all_paths[i] for i in texts if _can_be_references(metadata, i)]
         rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(1, longest)))
         source = parquet.ParquetFile(file, read_dictionary=flat)
         batches = source.iter_batches(rows, columns=paths, use_threads=False)
@@ -70,8 +74,13 @@ def _column_of(path: str, names: Collection[str]) -> tuple[str, str]:
     return column, path[len(column) + 1 :]
 
 
-def _is_flat(leaf: Any) -> bool:
-    return bool(leaf.path == leaf.name and leaf.max_repetition_level == 0)
+def _can_be_references(metadata: Any, place: int) -> bool:
+    """Tell whether a column of texts is no part of another, nor written as differences."""
+    leaf = metadata.schema.column(place)
+    if leaf.path != leaf.name or leaf.max_repetition_level:
+        return False
+    chunks = (metadata.row_group(i).column(place) for i in range(metadata.num_row_groups))
+    return not any("DELTA" in name for chunk in chunks for name in chunk.encodings)
 
 
 def refuse_twice(file: Path, names: Sequence[str]) -> None:
@@ -87,14 +96,15 @@ def refuse_columns(file: Path, names: Iterable[object]) -> NoReturn:
 
 
 def _check_size(file: Path, metadata: Any, leaves: Sequence[int]) -> int:
-    """Refuse what could grow too large; give the bytes that one nested text could have."""
+    """Refuse what could grow too large; give the bytes a text that is no reference could have."""
     cells = longest = nested = 0
+    whole = {i for i in leaves if not _can_be_references(metadata, i)}
     for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
         for place in leaves:
             chunk, leaf = group.column(place), metadata.schema.column(place)
             cells += max(chunk.num_values, group.num_rows) * max(8, leaf.length) // 8
             longest = max(longest, chunk.total_uncompressed_size)
-            if leaf.physical_type == "BYTE_ARRAY" and not _is_flat(leaf):
+            if leaf.physical_type == "BYTE_ARRAY" and place in whole:
                 nested = max(nested, chunk.total_uncompressed_size)
     if cells > MAX_CELLS or longest > _MAX_CHUNK:
         raise InputError(
@@ -103,6 +113,76 @@ def _check_size(file: Path, metadata: Any, leaves: Sequence[int]) -> int:
             "write smaller row groups."
         )
     return nested
+
+
+def bounded_table(file: Path) -> pa.Table:
+    """Read a whole table exactly as it is, refusing it before it grows beyond what is read."""
+    try:
+        metadata, schema = parquet.read_metadata(file), parquet.read_schema(file)
+        known = set(schema.names)
+        small = {
+            _column_of(metadata.schema.column(place).path, known)[0]
+            for place in range(len(metadata.schema))
+            if not _can_be_references(metadata, place)
+        }
+    except Exception as error:  # as above
+        unreadable(file, error, _NEED)
+    refuse_twice(file, schema.names)
+    columns: dict[str, list[pa.Array]] = {name: [] for name in schema.names}
+    size = 0
+    # apart, for what has to be read in small batches would make the others slow
+    for together in (known - small, small) if known else ():
+        if not together:
+            continue
+        for batch in parquet_batches(file, _named(together)):
+            size += sum(_full_size(column) for column in batch.columns)
+            if size > MAX_BYTES:
+                raise InputError(
+                    f"{file} grows to more than {MAX_BYTES:,} bytes; that is no data, or too much "
+                    "to read at once. If it is genuine, leave out the longest texts, or split it."
+                )
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                columns[name].append(column)
+    try:
+        arrays = [
+            pa.chunked_array(
+                [_as_stored(piece, field.type) for piece in columns[field.name]], field.type
+            )
+            for field in schema
+        ]
+        return pa.Table.from_arrays(arrays, schema=schema)
+    except Exception as error:  # as above
+        unreadable(file, error, _NEED)
+
+
+def _named(names: Collection[str]) -> Keep:
+    return lambda name, _path: name in names
+
+
+def _full_size(column: pa.Array) -> int:
+    """Give the bytes of a column, each text counted wherever it is referred to."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return 8 * len(column) + sum(_full_size(field) for field in column.flatten())
+    if pa.types.is_map(kind):
+        return 8 * len(column) + _full_size(column.keys) + _full_size(column.items)
+    if pa.types.is_nested(kind):  # lists of all kinds
+        return 8 * len(column) + _full_size(column.flatten())
+    if not isinstance(column, pa.DictionaryArray) or not _is_text(kind.value_type):
+        return int(column.nbytes)
+    lengths = pc.binary_length(column.dictionary).cast("int64")
+    return 8 * len(column) + int(pc.sum(lengths.take(column.indices)).as_py() or 0)
+
+
+def _as_stored(column: pa.Array, stored: pa.DataType) -> pa.Array:
+    if isinstance(column, pa.DictionaryArray) and not pa.types.is_dictionary(stored):
+        column = column.dictionary_decode()
+    return column if column.type == stored else column.cast(stored)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
+    return any(test(kind) for test in (*tests, pa.types.is_large_binary))
 
 
 def plain_columns(file: Path, batch: pa.RecordBatch) -> list[list[Any]]:
