@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.decomposition import PCA
 
@@ -17,7 +18,12 @@ type FloatArray = NDArray[np.floating[Any]]
 _UNIT_TOLERANCE = 1e-5  # rounding of float32 stays well below, rounding of float16 well above
 
 
-def unit_embeddings(embeddings: ArrayLike, n_queries: int | None = None) -> FloatArray:
+def unit_embeddings(
+    embeddings: ArrayLike | pd.DataFrame,
+    n_queries: int | None = None,
+    *,
+    queries: pd.Index | None = None,
+) -> FloatArray:
     """Check embeddings and give them unit length.
 
     Parameters
@@ -27,6 +33,9 @@ def unit_embeddings(embeddings: ArrayLike, n_queries: int | None = None) -> Floa
         anything else float64.
     n_queries : int, optional
         How many rows there must be.
+    queries : pandas.Index, optional
+        Whose rows they must be. A DataFrame is then aligned by its index: it may hold more
+        queries, in any order. One that is merely numbered goes by position, as an array does.
 
     Returns
     -------
@@ -46,6 +55,10 @@ def unit_embeddings(embeddings: ArrayLike, n_queries: int | None = None) -> Floa
     >>> unit_embeddings([[3.0, 4.0]]).round(3).tolist()
     [[0.6, 0.8]]
     """
+    if queries is not None:
+        n_queries = len(queries)
+        if isinstance(embeddings, pd.DataFrame):
+            embeddings = _aligned(embeddings, queries)
     try:
         values = np.asarray(embeddings)
     except ValueError as error:
@@ -58,7 +71,8 @@ def unit_embeddings(embeddings: ArrayLike, n_queries: int | None = None) -> Floa
     if n_queries is not None and len(values) != n_queries:
         raise InputError(
             f"embeddings has {len(values)} rows for {n_queries} queries; row i must belong to "
-            "comparisons.queries[i] (Bundle.embeddings_for aligns them)."
+            "comparisons.queries[i]. A DataFrame indexed by query is aligned by its index, and may "
+            "hold more queries."
         )
     if values.shape[1] == 0:
         raise InputError("embeddings has no columns; give at least one dimension.")
@@ -90,6 +104,22 @@ def _lengths(values: FloatArray) -> FloatArray:
         return np.sqrt(np.einsum("ij,ij->i", values, values))
 
 
+def _aligned(table: pd.DataFrame, queries: pd.Index) -> pd.DataFrame:
+    """Pick the rows of a table that belong to the queries, by its index."""
+    if not table.index.is_unique:
+        twice = table.index[table.index.duplicated()][0]
+        raise InputError(f"embeddings holds {twice!r} in its index more than once; keep one row.")
+    positions = table.index.get_indexer(queries)
+    if (positions >= 0).all():
+        return table if table.index.equals(queries) else table.iloc[positions]
+    if isinstance(table.index, pd.RangeIndex) and queries.dtype.kind not in "iu":
+        return table
+    raise InputError(
+        f"embeddings has no row for query {queries[positions < 0][0]!r} in its index; index it by "
+        "query identifier, or give an array in the order of the queries."
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class SphereProjection:
     """Projection of unit embeddings to a sphere of fewer dimensions: centre, rotate, normalise.
@@ -116,6 +146,11 @@ class SphereProjection:
 
     mean: FloatArray
     axes: FloatArray
+
+    def __post_init__(self) -> None:
+        # sums round differently along another layout, which no file keeps
+        for name in ("mean", "axes"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name)))
 
     @classmethod
     def fit(cls, embeddings: ArrayLike, embedding_dim: int) -> SphereProjection:

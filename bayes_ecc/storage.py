@@ -2,18 +2,98 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import platform
+from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike, NDArray
 
+from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError
-from bayes_ecc.posterior import FORMAT_VERSION, atoms
+from bayes_ecc.posterior import FORMAT_VERSION, atoms, training_data
+
+_LIBRARIES = ("numpy", "scipy", "xarray", "pymc", "pytensor", "nutpie")
+
+
+def data_fingerprint(comparisons: Comparisons, embeddings: ArrayLike) -> str:
+    """Give a short text that differs wherever training data differ.
+
+    Parameters
+    ----------
+    comparisons : Comparisons
+        Their queries, models, order and every value count.
+    embeddings : array-like, shape (n_queries, embedding_dim)
+        Every bit counts. A fit keeps them at unit length and as its projection made them, which is
+        how `training_data` gives them; another type or length is other data.
+
+    Returns
+    -------
+    str
+        Of a saved fit, it is the attribute `data_fingerprint`.
+
+    Examples
+    --------
+    >>> from bayes_ecc import ECC, simulate, training_data
+    >>> from bayes_ecc.storage import data_fingerprint
+    >>> data = simulate(n_queries=60, n_models=5, rng=0)
+    >>> fit = ECC(n_clusters=2, max_iter=500, rng=0).fit(data.comparisons, data.embeddings)
+    >>> ours = data_fingerprint(data.comparisons, data.embeddings)
+    >>> ours == data_fingerprint(*training_data(fit.posterior_))
+    True
+    """
+    found = hashlib.sha256(f"{comparisons.ordered}".encode())
+    for names in (comparisons.queries, comparisons.models):
+        found.update(json.dumps(list(map(str, names.tolist()))).encode())
+    for codes in (comparisons.query, comparisons.first, comparisons.second):
+        _add(found, codes.astype("<i8"))
+    for values in (comparisons.outcome, comparisons.weight):
+        _add(found, values.astype("<f8"))
+    vectors = np.asarray(embeddings)
+    _add(found, vectors.astype(vectors.dtype.newbyteorder("<")))
+    return f"sha256:{found.hexdigest()}"
+
+
+def _add(found: hashlib._Hash, values: NDArray[np.generic]) -> None:
+    found.update(f"{values.dtype.str}{values.shape}".encode())
+    found.update(np.ascontiguousarray(values).data)
+
+
+def _versions(names: Iterable[str]) -> dict[str, str]:
+    """Give the versions of what a fit was made with, as far as it is installed."""
+    versions = {"python": platform.python_version()}
+    for name in names:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _described(posterior: xr.DataTree) -> xr.DataTree:
+    """Add the attributes that say where a fit comes from; the posterior given stays as it is."""
+    described = posterior.copy()
+    if "observed_data" in posterior.children:
+        try:
+            described.attrs["data_fingerprint"] = data_fingerprint(*training_data(posterior))
+        except (InputError, KeyError):  # narrowed to fewer models, say: no longer what was fitted
+            described.attrs.pop("data_fingerprint", None)
+    # of a fit that was loaded, those it came with
+    described.attrs.setdefault("versions", json.dumps(_versions(_LIBRARIES)))
+    return described
 
 
 def save_posterior(posterior: xr.DataTree, path: str | Path) -> Path:
     """Write a posterior to one netCDF file.
+
+    Its attributes, which any reader of netCDF shows, are `estimator`, `settings` (JSON, the seed as
+    `rng` where it was a number), `bayes_ecc_version`, `versions` (JSON, of the libraries beneath)
+    and `data_fingerprint`; of a Bayesian fit also `sampler`, `failed_checks` and `warned_checks`.
 
     Parameters
     ----------
@@ -50,7 +130,7 @@ def save_posterior(posterior: xr.DataTree, path: str | Path) -> Path:
         raise InputError(f"{target} is a folder; name a file in it.")
     partial = target.with_name(target.name + ".partial")
     try:
-        posterior.to_netcdf(partial, engine="h5netcdf")
+        _described(posterior).to_netcdf(partial, engine="h5netcdf")
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
@@ -73,7 +153,8 @@ def load_posterior(path: str | Path) -> xr.DataTree:
     Raises
     ------
     InputError
-        If the file is missing, truncated, not a fit of this library, or of a newer format.
+        If the file is missing, truncated, not a fit of this library, of a newer format, or holds
+        other training data than were saved.
 
     Examples
     --------
@@ -109,6 +190,12 @@ def load_posterior(path: str | Path) -> xr.DataTree:
             "upgrade bayes_ecc."
         )
     atoms(tree)
+    saved = tree.attrs.get("data_fingerprint")
+    if saved is not None and saved != _described(tree).attrs.get("data_fingerprint"):
+        raise InputError(
+            f"The training data in {source} are not those that were saved (their fingerprint is "
+            "another); the file is damaged or was changed. Save the fit again."
+        )
     return tree
 
 

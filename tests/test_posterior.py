@@ -225,7 +225,7 @@ def test_a_saved_fit_predicts_bit_for_bit(fit, data, tmp_path):
         np.testing.assert_array_equal(ours, theirs)
     assert loaded["posterior/centroids"].dtype == fit.centroids_.dtype
     assert bool(loaded["sample_stats/converged"].squeeze()) is True
-    assert loaded.attrs == fit.posterior_.attrs
+    assert fit.posterior_.attrs.items() < loaded.attrs.items()
     path.unlink()  # it is in memory
     predictions(loaded, data)
 
