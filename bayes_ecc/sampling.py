@@ -21,6 +21,7 @@ type Sampler = Literal["gibbs", "nuts", "advi"]
 
 SAMPLERS = ("gibbs", "nuts", "advi")
 _ADVI_STEPS = 20_000
+_NOTHING_KEPT = "Sampling was interrupted before a single draw was kept; let it run on."
 
 
 def sample_mixture(
@@ -57,7 +58,8 @@ def sample_mixture(
     Returns
     -------
     xarray.DataTree
-        With groups posterior and sample_stats. After an interruption, what was drawn so far.
+        With groups posterior and sample_stats. After an interruption, what was drawn so far: as
+        many chains as make the most draws of equal number, under the numbers of their starts.
 
     Raises
     ------
@@ -82,19 +84,45 @@ def sample_mixture(
         "quiet": not shown,
         "compute_convergence_checks": False,
     }
+    if used == 1:
+        common["callback"] = _StopAfterInterruption(tune + draws)
     with model, warnings.catch_warnings():
         # numba says so of every graph that holds data of some size; nothing follows from it
         warnings.filterwarnings("ignore", "Cannot cache compiled function")
-        if sampler == "gibbs":
-            trace = pm.sample(step=PolyaGammaGibbs(), initvals=list(starts), **common)
-        elif importlib.util.find_spec("nutpie") is not None:
-            # nutpie takes one start for all chains and jitters it.
-            trace = pm.sample(nuts_sampler="nutpie", initvals=dict(starts[0]), **common)
-        else:
-            trace = pm.sample(initvals=list(starts), **common)
+        try:
+            if sampler == "gibbs":
+                trace = pm.sample(step=PolyaGammaGibbs(), initvals=list(starts), **common)
+            elif importlib.util.find_spec("nutpie") is not None:
+                # nutpie takes one start for all chains and jitters it, and has no callback.
+                common.pop("callback", None)
+                trace = pm.sample(nuts_sampler="nutpie", initvals=dict(starts[0]), **common)
+            else:
+                trace = pm.sample(initvals=list(starts), **common)
+        except ValueError as error:
+            if "Not enough samples" not in str(error):
+                raise
+            raise InputError(_NOTHING_KEPT) from None
     if not trace["posterior"].sizes.get("draw", 0):
-        raise InputError("Sampling was interrupted before a single draw was kept; let it run on.")
+        raise InputError(_NOTHING_KEPT)
     return trace
+
+
+class _StopAfterInterruption:
+    """End every chain that follows an unfinished one.
+
+    With one process PyMC takes an interruption to be the end of a chain, and goes on to the next.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.last = (-1, length)
+
+    def __call__(self, *, draw: Any, trace: Any) -> None:
+        chain, drawn = self.last
+        follows = draw.chain == chain + 1 and drawn == self.length
+        if draw.chain != chain and not follows:
+            raise KeyboardInterrupt
+        self.last = (draw.chain, draw.draw_idx + 1)
 
 
 def _advi(
