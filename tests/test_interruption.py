@@ -89,7 +89,7 @@ def test_an_interrupted_fit_can_be_used_and_saved(data, interrupt, tmp_path):
         2, concentration=6.0, probe_power=3.0, chains=1, tune=TUNE, draws=DRAWS, cores=1,
         checks=False, rng=0,
     )  # fmt: skip
-    with pytest.warns(ConvergenceWarning, match="25 of 60 draws a chain were kept"):
+    with pytest.warns(ConvergenceWarning, match="25 of 60 draws"):
         estimator.fit(data.comparisons, data.embeddings)
     loaded = load_posterior(save_posterior(estimator.posterior_, tmp_path / "fit.nc"))
     assert loaded["posterior"].sizes["draw"] == 25
