@@ -13,7 +13,13 @@ from sklearn.base import BaseEstimator
 
 from bayes_ecc.alignment import agreement, align_chain, match_clusters
 from bayes_ecc.bradley_terry import check_comparisons
-from bayes_ecc.checks import check_choice, check_count, check_not_negative, check_positive
+from bayes_ecc.checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_not_negative,
+    check_positive,
+)
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.diagnostics import attach, diagnose
 from bayes_ecc.ecc import ECC, read_start
@@ -91,8 +97,9 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
     Attributes
     ----------
     posterior_ : xarray.DataTree
-        Groups posterior, sample_stats, constant_data, observed_data and, with `checks`,
-        log_likelihood, log_prior, invariants and diagnostics.
+        Groups posterior (with `contrasts`, the strengths less their mean over the LLMs, which is
+        what intervals make sense for), sample_stats, constant_data, observed_data and, with
+        `checks`, log_likelihood, log_prior, invariants and diagnostics.
     settings_ : dict
         The values used of n_clusters, concentration, evidence_power and probe_power.
     selection_ : SearchResult
@@ -236,7 +243,7 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
             If a check of the fit failed, naming it, or sampling was interrupted.
         """
         check_comparisons(comparisons)
-        unit = unit_embeddings(embeddings, comparisons.n_queries)
+        unit = unit_embeddings(embeddings, queries=comparisons.queries)
         rng = as_generator(self.rng)
         settings = self._checked(comparisons, unit)
         priors = self.priors or Priors()
@@ -311,6 +318,11 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         for name in ("chains", "draws"):
             check_count(name, getattr(self, name))
         check_count("tune", self.tune, least=0)
+        check_flag("checks", self.checks)
+        if self.progress is not None:
+            check_flag("progress", self.progress)
+        if self.cores is not None:
+            check_count("cores", self.cores)
         check_choice("sampler", self.sampler, SAMPLERS)
         check_choice("evidence_rule", self.evidence_rule, EVIDENCE_RULES)
         if isinstance(self.starts, str):
@@ -320,6 +332,7 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         dim = self.embedding_dim
         if dim is not None:
             dim = min(check_count("embedding_dim", dim, least=2), *unit.shape)
+            dim = dim if dim > 1 else None  # one dimension is as few as it gets
         return MixtureSettings(
             n_clusters=n_clusters,
             concentration=_number_or_auto("concentration", self.concentration),
@@ -339,7 +352,13 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
     ) -> list[FloatArray]:
         """Give the responsibilities each chain starts from and is aligned to."""
         if not isinstance(self.starts, str):
-            given = read_start(self.starts, comparisons.n_queries, settings.n_clusters)
+            given = read_start(
+                self.starts,
+                comparisons.n_queries,
+                settings.n_clusters,
+                name="starts",
+                word="independent",
+            )
             return [given] * self.chains
         if self.starts == "em":
             return [em_start(comparisons, projected, settings, priors, rng)] * self.chains
@@ -360,6 +379,8 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         # What the priors fix is no draw: r-hat of a constant means nothing.
         learnt = {"global_strengths": priors.global_scale, "tau": priors.tau is None or None}
         extra = found[[name for name, free in learnt.items() if free is not None]]
+        # Strengths mean something by their differences only, and so do their intervals.
+        extra["contrasts"] = found["strengths"] - found["strengths"].mean("llm")
         groups = {"posterior": extra, "constant_data": found[["cluster_agreement"]]}
         if "sample_stats" in trace.children:
             groups["sample_stats"] = trace["sample_stats"].to_dataset()
@@ -449,9 +470,9 @@ def _align(
     )
     chains: list[xr.Dataset] = []
     means: list[FloatArray] = []
-    for c, reference in enumerate(references):
+    for c, start in enumerate(draws["chain"].values):  # an interruption may leave some chains out
         chain = draws.isel(chain=[c])
-        aligned = align_chain(reference[sample], _responsibilities(chain, problem))
+        aligned = align_chain(references[start][sample], _responsibilities(chain, problem))
         order = aligned.order
         mean = aligned.mean
         if means:

@@ -52,6 +52,8 @@ def read_identifiers(values: Any, name: str) -> pd.Index:
         raise InputError(
             f"{name} must be all strings or all integers, not {index.dtype}; convert them first."
         )
+    elif any("\0" in value for value in index if isinstance(value, str)):
+        raise InputError(f"{name} holds the NUL character, which no file can; remove it.")
     return index.rename(None)
 
 
@@ -67,6 +69,8 @@ def check_names(values: Iterable[Any]) -> None:
             raise InputError(
                 f"models holds {value!r} of type {type(value).__name__}; model names are strings."
             )
+        if "\0" in value:
+            raise InputError(f"models holds {value!r}; names must not contain the NUL character.")
         if not value.strip():
             raise InputError(f"models holds the blank name {value!r}; every model needs a name.")
 

@@ -21,7 +21,7 @@ from scipy import sparse
 
 from bayes_ecc.checks import check_count
 from bayes_ecc.comparisons import OutcomeCounts
-from bayes_ecc.errors import DataWarning
+from bayes_ecc.errors import DataWarning, InputError
 from bayes_ecc.inference import Signals, log_evidence, mean_win_probability
 from bayes_ecc.intervals import Interval, equally_weighted, sorted_interval
 from bayes_ecc.posterior import Atoms, atoms
@@ -224,6 +224,8 @@ class QueryBlock(NamedTuple):
 def query_blocks(signals: Signals, width: int) -> Iterator[QueryBlock]:
     """Split queries into blocks of at most `width`."""
     n_queries = len(signals.queries)
+    if not n_queries:
+        raise InputError("There are no queries to summarise; give at least one.")
     for start in range(0, n_queries, width):
         rows = slice(start, min(start + width, n_queries))
         unit = None

@@ -187,7 +187,7 @@ class ECC(PosteriorPredictions, BaseEstimator):
             among the others is the prior's.
         """
         check_comparisons(comparisons)
-        unit = unit_embeddings(embeddings, comparisons.n_queries)
+        unit = unit_embeddings(embeddings, queries=comparisons.queries)
         self._check_parameters(comparisons.n_queries)
         rng = as_generator(self.rng)
         settings = self._settings(comparisons, unit, rng)
@@ -366,7 +366,9 @@ class ECC(PosteriorPredictions, BaseEstimator):
         self.converged_ = converged
 
 
-def read_start(init: ArrayLike, n_queries: int, n_clusters: int) -> FloatArray:
+def read_start(
+    init: ArrayLike, n_queries: int, n_clusters: int, *, name: str = "init", word: str = "dirichlet"
+) -> FloatArray:
     """Check responsibilities given as a start; rows are brought to sum to 1."""
     try:
         start = np.asarray(init)
@@ -375,21 +377,21 @@ def read_start(init: ArrayLike, n_queries: int, n_clusters: int) -> FloatArray:
     if start.dtype.kind not in "fiub":
         found = repr(init) if isinstance(init, str) else f"{type(init).__name__} of {start.dtype}"
         raise InputError(
-            f"init holds {found}; give 'dirichlet' or responsibilities, an array of numbers of "
+            f"{name} holds {found}; give {word!r} or responsibilities, an array of numbers of "
             f"shape ({n_queries}, {n_clusters})."
         )
     start = start.astype(float)
     if start.shape != (n_queries, n_clusters):
         raise InputError(
-            f"init has shape {start.shape}; responsibilities for this fit have shape "
-            f"({n_queries}, {n_clusters}), or give 'dirichlet'."
+            f"{name} has shape {start.shape}; responsibilities for this fit have shape "
+            f"({n_queries}, {n_clusters}), or give {word!r}."
         )
     largest = start.max(axis=1)
     bad = ~np.isfinite(start).all(axis=1) | (start < 0).any(axis=1) | (largest <= 0)
     if bad.any():
         row = int(np.argmax(bad))
         raise InputError(
-            f"init, row {row}: found {start[row].min():g} to {start[row].max():g}; "
+            f"{name}, row {row}: found {start[row].min():g} to {start[row].max():g}; "
             "responsibilities are finite, not negative, and not all zero."
         )
     start /= largest[:, None]  # so that no sum overflows

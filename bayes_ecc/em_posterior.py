@@ -36,7 +36,8 @@ class Agreement(NamedTuple):
     adjusted_rand_index : float
         Of the most responsible clusters: 1 for the same partition, 0 for chance.
     shared_responsibility : float
-        Mean over queries of the overlap of responsibilities, clusters matched; 1 is all.
+        Mean over queries of the overlap of responsibilities, clusters matched; 1 is all. NaN where
+        the fits have different numbers of clusters.
     kendall_tau : float
         Mean over queries of the rank correlation of the models' mean win probabilities.
     same_best : float

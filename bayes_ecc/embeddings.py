@@ -107,7 +107,7 @@ def _lengths(values: FloatArray) -> FloatArray:
 def _aligned(table: pd.DataFrame, queries: pd.Index) -> pd.DataFrame:
     """Pick the rows of a table that belong to the queries, by its index."""
     if not table.index.is_unique:
-        twice = table.index[table.index.duplicated()][0]
+        twice = table.index[table.index.duplicated()].tolist()[0]
         raise InputError(f"embeddings holds {twice!r} in its index more than once; keep one row.")
     positions = table.index.get_indexer(queries)
     if (positions >= 0).all():
@@ -115,7 +115,7 @@ def _aligned(table: pd.DataFrame, queries: pd.Index) -> pd.DataFrame:
     if isinstance(table.index, pd.RangeIndex) and queries.dtype.kind not in "iu":
         return table
     raise InputError(
-        f"embeddings has no row for query {queries[positions < 0][0]!r} in its index; index it by "
+        f"embeddings has no row for query {queries[positions < 0].tolist()[0]!r} in its index; index it by "
         "query identifier, or give an array in the order of the queries."
     )
 
@@ -186,6 +186,11 @@ class SphereProjection:
             raise InputError(
                 f"embedding_dim={embedding_dim!r}: with {values.shape[0]} training queries of "
                 f"{values.shape[1]} dimensions, give 2 to {most}, or None to keep them as they are."
+            )
+        if np.ptp(values, axis=0).max() < _UNIT_TOLERANCE:
+            raise InputError(
+                "embeddings are all alike, so they tell no queries apart; check the encoder, or "
+                "cluster by comparisons alone."
             )
         # The full solver is exact and the same on every run; the randomised one is neither.
         fitted = PCA(int(embedding_dim), svd_solver="covariance_eigh").fit(values)

@@ -74,7 +74,7 @@ def read_signals(
             )
     unit = None
     if embeddings is not None:
-        unit = unit_embeddings(embeddings, None if index is None else len(index))
+        unit = unit_embeddings(embeddings, queries=index)
         if posterior.projection is not None:
             unit = posterior.projection.transform(unit)
         elif unit.shape[1] != posterior.centroids.shape[2]:

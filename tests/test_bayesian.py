@@ -205,7 +205,11 @@ def test_chains_from_one_start_share_their_numbering(data: Any) -> None:
     np.testing.assert_allclose(fit.posterior_["constant_data"]["chain_weights"], [0.5, 0.5])
 
 
-def test_auto_settings_come_from_the_grid_and_are_told(data: Any) -> None:
+def test_auto_settings_come_from_the_grid_and_are_told(
+    data: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, size in {"_SPLITS": 2, "_TUNE": 30, "_DRAWS": 30}.items():
+        monkeypatch.setattr(f"bayes_ecc.mixture_settings.{name}", size)
     settings = {**QUICK, "tune": 5, "draws": 5, "concentration": "auto", "probe_power": "auto"}
     fit = BayesianECC(3, rng=0, **settings).fit(data.comparisons, data.embeddings)
     assert fit.settings_["concentration"] == fit.selection_.best["concentration"]

@@ -123,9 +123,24 @@ def report(table: xr.Dataset, title: str, width: int) -> str:
     """Write a ranking for a reader at a terminal."""
     names = [str(name) for name in table["llm"].values]
     inside = table["in_best_set"].values.astype(bool)
+    wins = [f"{v:.3f}" for v in table["win_probability"].values]
+    if table.attrs.get("draws") == 1 and table.attrs.get("chains") == 1:
+        columns = [
+            Column("model", names),
+            Column("mean win", wins),
+            Column("rank", [f"{v:g}" for v in table["rank"].values]),
+        ]
+        point = (
+            "mean win: chance of beating another model of the pool, averaged over them. This fit "
+            "is a point estimate, which cannot say how sure its order is; `bayes-ecc fit --method "
+            "bayes` can."
+        )
+        return "\n\n".join(
+            [paragraph(f"{title}.", width), format_table(columns, width), paragraph(point, width)]
+        )
     columns = [
         Column("model", names),
-        Column("mean win", [f"{v:.3f}" for v in table["win_probability"].values]),
+        Column("mean win", wins),
         Column(
             "interval",
             _intervals(table, "win_probability_lower", "win_probability_upper", ".3f"),
@@ -143,8 +158,8 @@ def report(table: xr.Dataset, title: str, width: int) -> str:
         f"{float(table['best_set_probability']):.0%}."
     )
     parts = [paragraph(f"{title}.", width), format_table(columns, width), paragraph(meaning, width)]
-    if attrs.get("checks"):
-        parts.append(paragraph(f"Checks of the fit that failed: {attrs['checks']}.", width))
+    if str(attrs.get("checks", "")).startswith("failed"):
+        parts.append(paragraph(f"Checks of the fit {attrs['checks']}.", width))
     return "\n\n".join(parts)
 
 
