@@ -296,10 +296,11 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        if found.sizes["draw"] < self.draws:
+        kept = found.sizes["draw"], found.sizes["chain"]
+        if kept != (self.draws, self.chains):
             warnings.warn(
-                f"Sampling was interrupted; {found.sizes['draw']} of {self.draws} draws a chain "
-                "were kept. Fit again for all.",
+                f"Sampling was interrupted; {kept[0]} of {self.draws} draws of {kept[1]} of "
+                f"{self.chains} chains were kept. Fit again for all.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -375,6 +376,7 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         priors: Priors,
     ) -> None:
         """Put the container together, weigh the chains, and check the fit."""
+        several = found.sizes["chain"] > 1
         independent = isinstance(self.starts, str) and self.starts == "independent"
         # What the priors fix is no draw: r-hat of a constant means nothing.
         learnt = {"global_strengths": priors.global_scale, "tau": priors.tau is None or None}
@@ -402,8 +404,8 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         )
         tree.attrs["sampler"] = self.sampler
         tree.attrs["approximate"] = int(self.sampler == "advi")
-        tree.attrs["clusters_matched"] = int(not independent or self.chains == 1)
-        weigh = independent and self.chains > 1
+        tree.attrs["clusters_matched"] = int(not (independent and several))
+        weigh = independent and several
         if self.checks:
             tree["log_likelihood"] = pointwise_log_likelihood(
                 tree, dtype=np.float32, progress=self.progress
@@ -485,6 +487,7 @@ def _align(
         chains.append(chain)
     result = xr.concat(chains, dim="chain")
     shares = [agreement(means[0], mean) for mean in means]
+    result = result.assign_coords(chain=np.arange(len(chains)))
     result["cluster_agreement"] = (("chain", "cluster"), np.array(shares))
     return result
 

@@ -114,9 +114,10 @@ def _aligned(table: pd.DataFrame, queries: pd.Index) -> pd.DataFrame:
         return table if table.index.equals(queries) else table.iloc[positions]
     if isinstance(table.index, pd.RangeIndex) and queries.dtype.kind not in "iu":
         return table
+    unknown = queries[positions < 0].tolist()[0]
     raise InputError(
-        f"embeddings has no row for query {queries[positions < 0].tolist()[0]!r} in its index; index it by "
-        "query identifier, or give an array in the order of the queries."
+        f"embeddings has no row for query {unknown!r} in its index; index it by query identifier, "
+        "or give an array in the order of the queries."
     )
 
 

@@ -11,11 +11,13 @@ from scipy.special import expit, logsumexp
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
+import bayes_ecc.bayesian
 from bayes_ecc import (
     ECC,
     BayesianECC,
     BradleyTerry,
     Comparisons,
+    ConvergenceWarning,
     InputError,
     NotFittedError,
     atoms,
@@ -253,6 +255,23 @@ def test_weaker_evidence_widens_what_is_believed(data: Any) -> None:
         theta = fit.posterior_["posterior"]["strengths"]
         spread[power] = float((theta - theta.mean("llm")).std(("chain", "draw")).mean())
     assert spread[0.5] > 1.2 * spread[1.0]
+
+
+def test_an_interrupted_fit_keeps_the_chains_that_have_draws(
+    data: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chains 0 and 2 of three came back, with fewer draws than asked for."""
+    whole = bayes_ecc.bayesian.sample_mixture
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        return whole(*args, **options).isel(chain=[0, 2], draw=slice(0, 40))
+
+    monkeypatch.setattr("bayes_ecc.bayesian.sample_mixture", interrupted)
+    settings = {**QUICK, "chains": 3}
+    with pytest.warns(ConvergenceWarning, match="40 of 60 draws of 2 of 3 chains"):
+        fit = BayesianECC(3, rng=1, **settings).fit(data.comparisons, data.embeddings)
+    assert atoms(fit.posterior_).strengths.shape == (80, 3, 6)
+    assert fit.posterior_["constant_data"]["cluster_agreement"].notnull().all()
 
 
 def test_it_is_an_estimator_as_scikit_learn_knows_them() -> None:
