@@ -130,6 +130,11 @@ def save_posterior(posterior: xr.DataTree, path: str | Path) -> Path:
         raise InputError(f"{target} is a folder; name a file in it.")
     partial = target.with_name(target.name + ".partial")
     try:
+        partial.touch()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise InputError(f"{target} cannot be written ({reason}); choose another place.") from None
+    try:
         _described(posterior).to_netcdf(partial, engine="h5netcdf")
         partial.replace(target)
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import sys
 import textwrap
@@ -150,8 +149,12 @@ def check_writable(path: Path, option: str) -> None:
         raise InputError(f"{option}: {path} is a folder; give a file.")
     if not path.parent.is_dir():
         raise InputError(f"{option}: there is no folder {path.parent}; create it first.")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise InputError(f"{option}: {path} cannot be written; choose another place.")
+    beside = path.with_name(path.name + ".partial")
+    try:  # permissions alone do not tell: a file system may be read-only
+        beside.touch()
+        beside.unlink()
+    except OSError:
+        raise InputError(f"{option}: {path} cannot be written; choose another place.") from None
 
 
 def write_json(result: Mapping[str, Any], path: Path) -> None:
