@@ -6,7 +6,7 @@ likely either is. All outcomes of a probe of every pair are gone through, as in 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +23,10 @@ from bayes_ecc.score_model import ScoreModel
 from bayes_ecc.utilities import read_costs
 
 type FloatArray = NDArray[np.floating[Any]]
+type IntArray = NDArray[np.intp]
 
 _CELLS = 8_000_000  # queries x pairs x models held at once
+_BARRED = np.float32(2.0)
 
 
 def score_probe_values(
@@ -87,8 +89,9 @@ def score_probe_values(
     for rows, moments in _moment_blocks(model, signals, seen, pairs):
         part = calls.take(rows)
         best_seen = _best_seen(None if seen is None else seen[rows], part)
-        gains.append(score_gains(moments, pairs, part.free(), best_seen))
-        nets.append(score_gains(moments, pairs, part, best_seen))
+        outcomes = score_outcomes(moments, pairs)
+        gains.append(score_gains(moments, outcomes, pairs, part.free(), best_seen))
+        nets.append(score_gains(moments, outcomes, pairs, part, best_seen))
     values = {"gain": np.concatenate(gains), "net": np.concatenate(nets)}
     again = calls.called[:, pairs.first] | calls.called[:, pairs.second]
     values["net"][barred_pairs(calls, pairs) | again] = -np.inf
@@ -176,9 +179,9 @@ class Moments(NamedTuple):
     single : ndarray, shape (n_queries, n_models)
         E[s_m].
     double : ndarray, shape (n_queries, n_models, n_models)
-        E[s_i s_m] of different models.
+        E[s_i s_m].
     triple : ndarray, shape (n_queries, n_pairs, n_models)
-        E[s_i s_j s_m] of a pair and a third model.
+        E[s_i s_j s_m] of a pair and any model.
     """
 
     single: FloatArray
@@ -202,10 +205,56 @@ def score_moments(weight: FloatArray, success: FloatArray, pairs: Pairs) -> Mome
     double[:, pairs.first, pairs.second] = both
     double[:, pairs.second, pairs.first] = both
     single = (weight @ success).astype(float)
-    return Moments(single, double, triple.reshape(n_queries, len(pairs), n_models))
+    # a score of 0 or 1 is its own square
+    model, index = np.arange(n_models), np.arange(len(pairs))
+    double[:, model, model] = single
+    triple = triple.reshape(n_queries, len(pairs), n_models)
+    triple[:, index, pairs.first] = triple[:, index, pairs.second] = both
+    return Moments(single, double, triple)
 
 
-def score_gains(moments: Moments, pairs: Pairs, calls: Calls, best_seen: FloatArray) -> FloatArray:
+class Outcome(NamedTuple):
+    """One outcome of a probe of each pair.
+
+    Attributes
+    ----------
+    chance : ndarray, shape (n_queries, n_pairs)
+    reached : ndarray, shape (n_queries, n_pairs, n_models)
+        Expected score of every model, counted only where the outcome happens.
+    best : float
+        The better of the two scores.
+    """
+
+    chance: FloatArray
+    reached: FloatArray
+    best: float
+
+
+def score_outcomes(moments: Moments, pairs: Pairs) -> tuple[Outcome, ...]:
+    """Tell the chances and consequences of both, either and neither of a pair succeeding."""
+    i, j = pairs
+    single = moments.single.astype(np.float32)
+    double = moments.double.astype(np.float32)
+    ei, ej, eij = single[:, i], single[:, j], double[:, i, j]
+    eim, ejm, triple = double[:, i], double[:, j], moments.triple
+    neither = single[:, None] - eim
+    neither -= ejm
+    neither += triple
+    return (
+        Outcome(eij, triple, 1.0),
+        Outcome(np.maximum(ei - eij, 0), eim - triple, 1.0),
+        Outcome(np.maximum(ej - eij, 0), ejm - triple, 1.0),
+        Outcome(np.maximum(1 - ei - ej + eij, 0), neither, 0.0),
+    )
+
+
+def score_gains(
+    moments: Moments,
+    outcomes: tuple[Outcome, ...],
+    pairs: Pairs,
+    calls: Calls,
+    best_seen: FloatArray,
+) -> FloatArray:
     """Give the rise (n_queries, n_pairs) of the utility expected if both scores are seen.
 
     Each outcome's best utility is weighed with its chance, so nothing is divided by it.
@@ -213,27 +262,66 @@ def score_gains(moments: Moments, pairs: Pairs, calls: Calls, best_seen: FloatAr
     open_ = calls.allowed & ~calls.called
     charge = np.where(open_, calls.charge, np.inf)
     now = np.maximum(best_seen, (moments.single - charge).max(axis=1))
-    i, j = pairs
     index = np.arange(len(pairs))
-    ei, ej = moments.single[:, i, None], moments.single[:, j, None]
-    eij = moments.double[:, i, j, None]
-    eim, ejm, em = moments.double[:, i], moments.double[:, j], moments.single[:, None]
-    third = charge[:, None, :] + np.zeros((1, len(pairs), 1))
-    third[:, index, i] = third[:, index, j] = np.inf
-    total = np.zeros((len(em), len(pairs)))
-    for chance, reached, best in (
-        (eij, moments.triple, 1.0),
-        (ei - eij, eim - moments.triple, 1.0),
-        (ej - eij, ejm - moments.triple, 1.0),
-        (1 - ei - ej + eij, em - eim - ejm + moments.triple, 0.0),
-    ):
-        p = np.maximum(chance, 0.0)
-        with np.errstate(invalid="ignore"):  # an impossible outcome times an infinite charge
-            others = np.where(np.isfinite(third), reached - third * p, -np.inf).max(axis=2)
-        known = np.maximum(best, best_seen)[:, None] * p[:, :, 0]
-        total += np.maximum(others, known)
-    paid = calls.charge[:, i] + calls.charge[:, j]
+    # what must not be called further is charged more than any score is worth
+    third = np.minimum(charge, _BARRED).astype(np.float32)[:, None, :]
+    third = np.repeat(third, len(pairs), axis=1)
+    third[:, index, pairs.first] = third[:, index, pairs.second] = _BARRED
+    total = np.zeros((len(now), len(pairs)))
+    left = np.empty_like(third)
+    for outcome in outcomes:
+        np.multiply(third, -outcome.chance[:, :, None], out=left)
+        left += outcome.reached
+        known = np.maximum(outcome.best, best_seen)[:, None] * outcome.chance
+        total += np.maximum(left.max(axis=2), known)
+    paid = calls.charge[:, pairs.first] + calls.charge[:, pairs.second]
     return total - paid - now[:, None]
+
+
+def best_probes(
+    model: ScoreModel,
+    signals: Signals,
+    unit: Calls,
+    prices: Sequence[float],
+    seen: FloatArray | None = None,
+) -> list[tuple[IntArray, FloatArray]]:
+    """Find the pair of the highest net value at each of several prices, in one pass.
+
+    Parameters
+    ----------
+    model : ScoreModel
+    signals : Signals
+        Of the queries, as `read_signals` gives them.
+    unit : Calls
+        At a price of 1.
+    prices : sequence of float
+    seen : ndarray, shape (n_queries, n_models), optional
+        Scores seen so far, NaN where a model was not called.
+
+    Returns
+    -------
+    list of (ndarray of int, ndarray)
+        For each price the pair (n_queries,) and its net value, minus infinity where none can be
+        asked for.
+    """
+    pairs = Pairs.of(len(model.draws.models))
+    again = unit.called[:, pairs.first] | unit.called[:, pairs.second]
+    barred = barred_pairs(unit, pairs) | again
+    found: list[list[tuple[IntArray, FloatArray]]] = [[] for _ in prices]
+    for rows, moments in _moment_blocks(model, signals, seen, pairs):
+        part = unit.take(rows)
+        best_seen = _best_seen(None if seen is None else seen[rows], part)
+        outcomes = score_outcomes(moments, pairs)
+        for price, parts in zip(prices, found, strict=True):
+            priced = part._replace(charge=price * part.charge)
+            net = score_gains(moments, outcomes, pairs, priced, best_seen)
+            net[barred[rows]] = -np.inf
+            pair = (net >= net.max(axis=1, keepdims=True) - 1e-9).argmax(axis=1)
+            parts.append((pair, net[np.arange(len(pair)), pair]))
+    return [
+        (np.concatenate([pair for pair, _ in parts]), np.concatenate([net for _, net in parts]))
+        for parts in found
+    ]
 
 
 def _moment_blocks(

@@ -25,8 +25,10 @@ from bayes_ecc import (
     route_observed,
     score_probe_values,
 )
+from bayes_ecc.inference import read_signals
 from bayes_ecc.posterior import atoms, make_posterior
-from bayes_ecc.probing import mutual_information
+from bayes_ecc.probing import mutual_information, read_calls
+from bayes_ecc.score_probing import best_probes
 
 MODELS = ["a", "b", "c", "d"]
 PAIRS = list(itertools.combinations(range(4), 2))
@@ -235,9 +237,9 @@ def test_unavailable_models_are_not_probed() -> None:
 # -------------------------------------------------------------------- scores
 
 
-def score_model(n_levels: int = 3) -> Any:
+def score_model(n_levels: int = 3, chance: float = 0.5) -> Any:
     rng = np.random.default_rng(3)
-    scores = (rng.random((60, 4)) < 0.5).astype(float)
+    scores = (rng.random((60, 4)) < chance).astype(float)
     return fit_score_model(make(), scores, embeddings=rng.normal(size=(60, 3)), n_levels=n_levels)
 
 
@@ -249,11 +251,12 @@ def observed(rows: dict[tuple[int, int], float]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("price", [0.0, 0.05])
+@pytest.mark.parametrize("chance", [0.1, 0.5, 0.95])
 @pytest.mark.parametrize("seen", [{}, {(0, 0): 0.0, (0, 2): 0.4, (3, 1): 1.0}])
 def test_score_values_equal_enumeration_by_prediction(
-    price: float, seen: dict[tuple[int, int], float]
+    price: float, chance: float, seen: dict[tuple[int, int], float]
 ) -> None:
-    model = score_model()
+    model = score_model(chance=chance)
     found = score_probe_values(
         model, embeddings=EMBEDDINGS, observed=observed(seen), costs=COSTS, price=price
     )
@@ -319,6 +322,30 @@ def test_a_sure_success_is_kept_and_nothing_more_is_probed() -> None:
     assert routed["model"].values.tolist() == ["a"] * 5
     values = score_probe_values(MODEL, embeddings=EMBEDDINGS, observed=seen, price=0.01)
     assert (next_probe(values)["pair"].values == -1).all()
+
+
+def test_one_pass_finds_the_best_probe_at_every_price() -> None:
+    seen = observed({(0, 0): 0.0, (3, 1): 1.0})
+    signals = read_signals(MODEL.draws.atoms, embeddings=EMBEDDINGS, probes=None)
+    unit = read_calls(
+        COSTS, 1.0, ["a", "b", "d"], signals.queries, pd.Index(MODELS), ~np.isnan(seen)
+    )
+    prices = (0.0, 0.01, 0.1)
+    for price, (pair, net) in zip(
+        prices, best_probes(MODEL, signals, unit, prices, seen), strict=True
+    ):
+        values = score_probe_values(
+            MODEL,
+            embeddings=EMBEDDINGS,
+            observed=seen,
+            costs=COSTS,
+            price=price,
+            available=["a", "b", "d"],
+        )
+        best = next_probe(values, always=True)["pair"].values
+        possible = best >= 0
+        assert (pair[possible] == best[possible]).all()
+        assert np.allclose(net, values["net"].max("pair"))
 
 
 def test_a_high_price_stops_and_a_low_one_does_not() -> None:

@@ -126,7 +126,7 @@ def test_one_of_two_succeeding_is_bradley_terry() -> None:
 def test_sharpness_follows_what_embeddings_tell(
     concentration: float, told: float, expected: float
 ) -> None:
-    """Two kinds of query, plain from the embedding or half hidden, read too bluntly or too sharply."""
+    """Two kinds of query, plain from embeddings or half hidden, read too bluntly or sharply."""
     rng = np.random.default_rng(0)
     kind = rng.integers(2, size=600)
     centroids = np.eye(3)[:2]
