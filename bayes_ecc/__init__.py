@@ -26,6 +26,7 @@ from bayes_ecc.errors import (
 from bayes_ecc.evidence import invariants, pointwise_log_likelihood
 from bayes_ecc.inference import (
     cluster_ranking,
+    predict_outcome_probabilities,
     predict_ranking,
     predict_responsibilities,
     predict_win_probability,
@@ -38,6 +39,8 @@ from bayes_ecc.metrics import (
     gain_interval,
     ranking_quality_gain,
     reliability_bins,
+    three_way_loss,
+    with_tie_rate,
 )
 from bayes_ecc.modes import mode_report
 from bayes_ecc.posterior import Atoms, as_fitted, atoms, thin, training_data
@@ -119,6 +122,7 @@ __all__ = [
     "pairwise",
     "pointwise_log_likelihood",
     "posterior_predictive",
+    "predict_outcome_probabilities",
     "predict_ranking",
     "predict_responsibilities",
     "predict_win_probability",
@@ -137,6 +141,8 @@ __all__ = [
     "summarize_responsibilities",
     "summarize_strengths",
     "thin",
+    "three_way_loss",
     "training_data",
     "unit_embeddings",
+    "with_tie_rate",
 ]
