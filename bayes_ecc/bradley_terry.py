@@ -285,9 +285,8 @@ class BradleyTerry(BaseEstimator):
     contrasts_ : xarray.DataArray of str, dims (llm, llm_other)
         "identified"; "separated" (who is stronger is known, by how much is not); "undetermined".
     tie_margin_ : float
-        Half the range of margins, in logits, within which a tie is likelier than not to take a
-        win's place; with ``ties="rao_kupper"`` only. Equal models tie with chance
-        ``tanh(tie_margin_ / 2)``.
+        What a win has to exceed, in logits; with ``ties="rao_kupper"`` only. Equal models tie with
+        chance ``tanh(tie_margin_ / 2)``.
     order_effect_ : float
         What being shown second adds to a margin, in logits; with ``order_effect=True`` only.
 
@@ -313,7 +312,7 @@ class BradleyTerry(BaseEstimator):
     [0.596, 0.596, 0.596, 0.465]
     >>> model = BradleyTerry(ridge=1.0, ties="rao_kupper").fit(data)
     >>> model.predict_outcome_probabilities(data)[0].round(3).tolist()  # first, tie, second
-    [0.27, 0.265, 0.464]
+    [0.261, 0.25, 0.489]
     """
 
     def __init__(

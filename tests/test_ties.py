@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, xlogy
+from scipy.stats import halfnorm, norm
 
 from bayes_ecc import (
     ECC,
+    BayesianECC,
     BradleyTerry,
     Comparisons,
+    ConvergenceWarning,
     InputError,
+    Priors,
     atoms,
     bt_loss,
     cluster_ranking,
@@ -384,6 +389,65 @@ def test_margins_survive_storage(tmp_path):
         predict_outcome_probabilities(again, truth.comparisons, **known),
         fit.predict_outcome_probabilities(truth.comparisons, **known),
     )
+
+
+# ---------------------------------------------------------------- Bayesian fits
+
+
+def test_a_bayesian_fit_learns_margins():
+    truth = data(n_queries=200)
+    rows = truth.comparisons
+    fit = BayesianECC(
+        2, concentration=4.0, probe_power="auto", embedding_dim=8, chains=2, tune=60, draws=60,
+        priors=Priors(tie_margin_scale=0.8, order_effect_scale=0.6), cores=1, progress=False,
+        rng=0, **BOTH,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # so short a fit fails checks
+        fit = fit.fit(rows, truth.embeddings)
+    tree = fit.posterior_.copy()
+    del tree.attrs["failed_checks"]  # they would warn
+    draws, prior = tree["posterior"], tree["log_prior"]
+    for name, value in (("tie_margin", 0.6), ("order_effect", 0.5)):
+        assert draws[name].dims == ("chain", "draw")
+        assert float(draws[name].mean()) == pytest.approx(value, abs=0.15)
+        assert name in tree["invariants"]
+    delta, gamma = draws["tie_margin"].values, draws["order_effect"].values
+    np.testing.assert_allclose(prior["tie_margin"], halfnorm(scale=0.8).logpdf(delta))
+    np.testing.assert_allclose(prior["order_effect"], norm(scale=0.6).logpdf(gamma))
+    # the log density of a draw, as the checks put it together, is the sampler's own
+    recorded = tree["sample_stats"]["log_density"]
+    apart = tree["invariants"]["log_density"] - recorded
+    assert float(apart.std()) < 1e-2 * float(recorded.std())
+    probes, rest = rows.take_probes(2)
+    known = {"embeddings": truth.embeddings, "probes": probes}
+    three = fit.predict_outcome_probabilities(rest, **known)
+    np.testing.assert_allclose(three.sum(axis=1), 1)
+    share = fit.predict_win_probability(rest, **known)
+    np.testing.assert_allclose(three[:, 2] + three[:, 1] / 2, share, atol=1e-6)
+    assert three_way_loss(three, rest) < three_way_loss(np.full((len(rest), 3), 1 / 3), rest)
+    thinned = read_draws(tree, draws=7)
+    np.testing.assert_array_equal(
+        thinned.atoms.tie_margin, delta[:, ((np.arange(7) + 0.5) * 60 / 7).astype(int)].ravel()
+    )
+    summary = summarize_responsibilities(tree, **known)
+    found = fit.predict_responsibilities(truth.embeddings, probes=probes)
+    by_chain = summary["mean"]
+    if "chain" in by_chain.dims:
+        by_chain = by_chain.weighted(tree["constant_data"]["chain_weights"]).mean("chain")
+    np.testing.assert_allclose(by_chain.transpose(*found.dims), found, atol=1e-3)
+
+
+def test_the_matched_model_takes_ties_over():
+    _, fit = fitted()
+    matched = BayesianECC.matching(fit)
+    assert (matched.ties, matched.order_effect) == ("rao_kupper", True)
+
+
+def test_priors_of_margins_are_checked():
+    for name in ("tie_margin_scale", "order_effect_scale"):
+        with pytest.raises(InputError, match=name):
+            Priors(**{name: None})
 
 
 # ---------------------------------------------------------------- simulator and metrics

@@ -135,7 +135,10 @@ def draw_parameters(
     (2, 8)
     """
     weight, signed = _pair_sums(labels, problem)
-    precision, linear = _augmented_likelihood(weight, signed, state, problem, rng)
+    offsets = None if problem.merge is None else problem.offsets(state)
+    precision, linear = _augmented_likelihood(
+        weight, signed, state.strengths, problem, rng, offsets
+    )
     state = _draw_strengths(precision, linear, state, problem, rng)
     state = _renew_strengths(weight, signed, state, problem, rng)
     if problem.merge is not None:
@@ -170,27 +173,28 @@ def _pair_sums(labels: IntArray, problem: GibbsProblem) -> tuple[FloatArray, Flo
 def _augmented_likelihood(
     weight: FloatArray,
     signed: FloatArray,
-    state: GibbsState,
+    strengths: FloatArray,
     problem: GibbsProblem,
     rng: np.random.Generator,
+    offsets: FloatArray | float | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Draw omega; give the precision (K, M, M) and linear term (K, M) of exp(b.t - t.L t / 2)."""
-    difference = _log_odds(state.strengths, state, problem)
+    difference = _log_odds(strengths, problem, offsets)
     omega = np.zeros_like(weight)
     seen = weight > 0
     omega[seen] = random_polya_gamma(weight[seen], difference[seen], rng=rng)
     linear = 0.5 * signed
-    if problem.merge is not None:
-        linear -= omega * problem.offsets(state)
+    if offsets is not None:
+        linear -= omega * offsets
     return _laplacian(omega, problem), linear @ problem.incidence
 
 
-def _log_odds(strengths: FloatArray, state: GibbsState, problem: GibbsProblem) -> FloatArray:
-    """Give the log-odds (K, n_pairs) that `lower` wins; margins are the state's."""
+def _log_odds(
+    strengths: FloatArray, problem: GibbsProblem, offsets: FloatArray | float | None
+) -> FloatArray:
+    """Give the log-odds (K, n_pairs) that `lower` wins."""
     difference = strengths[:, problem.lower] - strengths[:, problem.upper]
-    if problem.merge is not None:
-        difference += problem.offsets(state)
-    return difference
+    return difference if offsets is None else difference + offsets
 
 
 def _laplacian(pair_values: FloatArray, problem: GibbsProblem) -> FloatArray:
@@ -248,10 +252,11 @@ def _renew_strengths(
     On a Gaussian it is an autoregression that accepts always; on the posterior it corrects itself.
     """
     damping = 1 - math.sqrt(1 - _RENEWAL)
+    offsets = None if problem.merge is None else problem.offsets(state)
 
     def local(strengths: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Log density, Cholesky factor of its curvature and proposal mean, for each cluster."""
-        difference = _log_odds(strengths, state, problem)
+        difference = _log_odds(strengths, problem, offsets)
         size = np.abs(difference)
         tail = np.exp(-size)
         deviation = strengths - state.global_strengths

@@ -141,7 +141,7 @@ def test_the_sweep_draws_from_the_posterior_that_a_grid_gives(ties, order_effect
     )
     rng = np.random.default_rng(7)
     state = GibbsState(np.ones(1), np.zeros(2), 0.9, np.zeros((1, 2)), np.eye(1, 3))
-    labels, draws = np.zeros(3, dtype=int), np.empty((6000, 3))
+    labels, draws = np.zeros(3, dtype=int), np.empty((2500, 3))
     for i in range(len(draws)):
         state = draw_parameters(labels, state, problem, rng)
         theta = state.strengths[0]
@@ -150,9 +150,9 @@ def test_the_sweep_draws_from_the_posterior_that_a_grid_gives(ties, order_effect
     learnt = [True, ties != "half", order_effect]
     mean, sd = expected[::2][learnt], expected[1::2][learnt]
     kept = draws[200:, learnt]
-    # autocorrelation leaves at least a thousand draws' worth
-    np.testing.assert_allclose(kept.mean(axis=0), mean, atol=4 * sd.max() / 1000**0.5)
-    np.testing.assert_allclose(kept.std(axis=0), sd, rtol=0.08)
+    # autocorrelation leaves at least five hundred draws' worth
+    np.testing.assert_allclose(kept.mean(axis=0), mean, atol=4 * sd.max() / 500**0.5)
+    np.testing.assert_allclose(kept.std(axis=0), sd, rtol=0.13)
 
 
 @pytest.mark.statistical
