@@ -87,7 +87,8 @@ class ECC(PosteriorPredictions, BaseEstimator):
         Pull of the strengths to zero, positive.
     ties : {"half", "rao_kupper"}
         Count a tie as half a win each way, or learn one tie margin for all clusters; see
-        `bayes_ecc.ties`. Not among what "auto" chooses.
+        `bayes_ecc.ties`. A learnt tie is more evidence than a half-win, so the temperature is to be
+        chosen anew (``"auto"``): too low a one makes probes overconfident.
     order_effect : bool
         Learn what being shown second is worth, the same in all clusters; needs ordered
         comparisons. The ridge pulls on it, too.
