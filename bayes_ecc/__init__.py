@@ -27,6 +27,7 @@ from bayes_ecc.evidence import invariants, pointwise_log_likelihood
 from bayes_ecc.folders import load_bundle, save_bundle
 from bayes_ecc.inference import (
     cluster_ranking,
+    predict_outcome_probabilities,
     predict_ranking,
     predict_responsibilities,
     predict_win_probability,
@@ -39,6 +40,8 @@ from bayes_ecc.metrics import (
     gain_interval,
     ranking_quality_gain,
     reliability_bins,
+    three_way_loss,
+    with_tie_rate,
 )
 from bayes_ecc.modes import mode_report
 from bayes_ecc.posterior import Atoms, as_fitted, atoms, thin, training_data
@@ -123,6 +126,7 @@ __all__ = [
     "pairwise",
     "pointwise_log_likelihood",
     "posterior_predictive",
+    "predict_outcome_probabilities",
     "predict_ranking",
     "predict_responsibilities",
     "predict_win_probability",
@@ -144,6 +148,8 @@ __all__ = [
     "summarize_responsibilities",
     "summarize_strengths",
     "thin",
+    "three_way_loss",
     "training_data",
     "unit_embeddings",
+    "with_tie_rate",
 ]

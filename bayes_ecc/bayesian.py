@@ -36,6 +36,7 @@ from bayes_ecc.samplers import GibbsProblem, GibbsState, initial_values, log_joi
 from bayes_ecc.sampling import SAMPLERS, Sampler, sample_mixture
 from bayes_ecc.stacking import stacking_weights
 from bayes_ecc.starts import draw_labels, em_start
+from bayes_ecc.ties import TIES, Ties
 
 type FloatArray = NDArray[np.floating[Any]]
 
@@ -85,6 +86,12 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         Chains, and sweeps of each: discarded, then kept.
     evidence_rule : {"per_comparison", "per_query_mean"}
         Whether a query's comparisons add up or are averaged; ECC averages.
+    ties : {"half", "rao_kupper"}
+        Count a tie as half a win each way, or learn one tie margin for all clusters; see
+        `bayes_ecc.ties`. EM starts count half-wins either way.
+    order_effect : bool
+        Learn what being shown second is worth, the same in all clusters; needs ordered
+        comparisons.
     checks : bool
         Whether to compute log-likelihoods and diagnose the fit; a few seconds at full size.
     cores : int, optional
@@ -143,6 +150,8 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         tune: int = 500,
         draws: int = 500,
         evidence_rule: EvidenceRule = "per_comparison",
+        ties: Ties = "half",
+        order_effect: bool = False,
         checks: bool = True,
         cores: int | None = None,
         progress: bool | None = None,
@@ -160,6 +169,8 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         self.tune = tune
         self.draws = draws
         self.evidence_rule = evidence_rule
+        self.ties = ties
+        self.order_effect = order_effect
         self.checks = checks
         self.cores = cores
         self.progress = progress
@@ -170,7 +181,8 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         """Give the estimator whose negative log density is ECC's objective over T.
 
         A fixed point of the ECC fit is a stationary point of that model (in the strengths, and in
-        the centroids along the sphere), so it says how sure one can be of an ECC solution.
+        the centroids along the sphere), so it says how sure one can be of an ECC solution. A tie
+        margin and an order effect keep the priors of `BayesianECC`, which ECC does not have.
 
         Parameters
         ----------
@@ -214,6 +226,8 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
             "priors": Priors.matched(temperature, used["ridge"]),
             "starts": ecc.responsibilities_.values,
             "evidence_rule": "per_query_mean",
+            "ties": ecc.ties,
+            "order_effect": ecc.order_effect,
         }
         return cls(used["n_clusters"], **{**arguments, **changed})
 
@@ -256,7 +270,11 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         if settings.embedding_dim is not None:
             projection = SphereProjection.fit(unit, settings.embedding_dim)
         projected = unit if projection is None else projection.transform(unit)
-        counts = comparisons.outcome_counts(per_query_mean=settings.rule == "per_query_mean")
+        counts = comparisons.outcome_counts(
+            per_query_mean=settings.rule == "per_query_mean",
+            ties=settings.ties,
+            order_effect=settings.order_effect,
+        )
         model = ecc_mixture(
             projected,
             counts,
@@ -326,6 +344,8 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
             check_count("cores", self.cores)
         check_choice("sampler", self.sampler, SAMPLERS)
         check_choice("evidence_rule", self.evidence_rule, EVIDENCE_RULES)
+        check_choice("ties", self.ties, TIES)
+        order_effect = check_flag("order_effect", self.order_effect)
         if isinstance(self.starts, str):
             check_choice("starts", self.starts, ("independent", "em"))
         if self.priors is not None and not isinstance(self.priors, Priors):
@@ -341,6 +361,8 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
             probe_power=_number_or_auto("probe_power", self.probe_power),
             rule=self.evidence_rule,
             embedding_dim=dim,
+            ties=self.ties,
+            order_effect=order_effect,
         )
 
     def _references(
@@ -379,7 +401,12 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         several = found.sizes["chain"] > 1
         independent = isinstance(self.starts, str) and self.starts == "independent"
         # What the priors fix is no draw: r-hat of a constant means nothing.
-        learnt = {"global_strengths": priors.global_scale, "tau": priors.tau is None or None}
+        learnt = {
+            "global_strengths": priors.global_scale,
+            "tau": priors.tau is None or None,
+            "tie_margin": settings.ties == "rao_kupper" or None,
+            "order_effect": settings.order_effect or None,
+        }
         extra = found[[name for name, free in learnt.items() if free is not None]]
         # Strengths mean something by their differences only, and so do their intervals.
         extra["contrasts"] = found["strengths"] - found["strengths"].mean("llm")
@@ -446,6 +473,8 @@ def _log_prior(tree: xr.DataTree, priors: Priors) -> xr.Dataset:
         global_scale=priors.global_scale,
         tau_scale=priors.tau_scale,
         tau=priors.tau,
+        tie_margin_scale=priors.tie_margin_scale,
+        order_effect_scale=priors.order_effect_scale,
     )
 
 
@@ -462,9 +491,10 @@ def _align(
     """
     n_queries = len(projected)
     sample = np.unique(np.linspace(0, n_queries - 1, _ALIGNMENT_QUERIES).astype(int))
+    tie_weight = None if counts.tie_weight is None else counts.tie_weight[sample]
     problem = GibbsProblem.from_counts(
         projected[sample],
-        counts._replace(matrix=counts.matrix[sample]),
+        counts._replace(matrix=counts.matrix[sample], tie_weight=tie_weight),
         n_clusters=settings.n_clusters,
         n_models=draws.sizes["llm"],
         concentration=float(settings.concentration),
@@ -494,6 +524,7 @@ def _align(
 
 def _responsibilities(chain: xr.Dataset, problem: GibbsProblem) -> Iterator[FloatArray]:
     values = {name: chain[name].values[0] for name in ("weights", "strengths", "centroids")}
+    shared = {n: chain[n].values[0] for n in ("tie_margin", "order_effect") if n in chain}
     for draw in range(chain.sizes["draw"]):
         state = GibbsState(
             weights=values["weights"][draw],
@@ -501,6 +532,7 @@ def _responsibilities(chain: xr.Dataset, problem: GibbsProblem) -> Iterator[Floa
             tau=1.0,
             strengths=values["strengths"][draw],
             centroids=values["centroids"][draw],
+            **{name: float(draws[draw]) for name, draws in shared.items()},
         )
         yield softmax_rows(log_joint(state, problem))[0]
 

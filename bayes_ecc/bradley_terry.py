@@ -13,9 +13,18 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 
-from bayes_ecc.checks import check_flag, check_positive
+from bayes_ecc.checks import check_choice, check_flag, check_positive
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.errors import ConvergenceWarning, DataWarning, InputError, NotFittedError
+from bayes_ecc.ties import (
+    TIES,
+    MarginLayout,
+    Margins,
+    Ties,
+    fit_margins,
+    outcome_probabilities,
+    win_share,
+)
 
 type FloatArray = NDArray[np.floating[Any]]
 type IntArray = NDArray[np.integer[Any]]
@@ -128,7 +137,7 @@ def fit_strengths(
     wins = np.asarray(wins, dtype=float)
     high_wins, low_wins = layout.pair_wins(wins)
     total = high_wins + low_wins
-    _check_scale(total, ridge)
+    check_scale(total, ridge)
     theta = np.zeros((len(wins), layout.n_models))
     if start is not None:
         theta += start - np.mean(start, axis=1, keepdims=True)
@@ -174,7 +183,7 @@ def fit_strengths(
     return theta
 
 
-def _check_scale(total: FloatArray, ridge: float) -> None:
+def check_scale(total: FloatArray, ridge: float) -> None:
     """Refuse a ridge that rounding would hide beside the wins."""
     weight = float(total.sum(axis=1).max(initial=0.0))
     least = _SMALLEST_RIDGE * weight
@@ -228,9 +237,20 @@ def connected_groups(known: NDArray[np.bool_]) -> IntArray:
     return np.argsort(order)[label]
 
 
-def win_probability_matrix(strengths: FloatArray) -> FloatArray:
-    """Give P(row beats column) for strengths (..., n_models): (..., n_models, n_models)."""
-    return expit(strengths[..., :, None] - strengths[..., None, :])
+def win_probability_matrix(
+    strengths: FloatArray, tie_margin: FloatArray | float | None = None
+) -> FloatArray:
+    """Give P(row beats column) for strengths (..., n_models): (..., n_models, n_models).
+
+    With a tie margin, one number or an array that broadcasts, half the chance of a tie counts in.
+    """
+    return win_share(strengths[..., :, None] - strengths[..., None, :], tie_margin)
+
+
+def margin_layout(counts: OutcomeCounts, n_models: int) -> MarginLayout:
+    """Lay out counts whose margins are more than differences of strengths."""
+    ties = None if counts.tie_weight is None else float(counts.tie_weight.sum())
+    return MarginLayout(counts.winner, counts.loser, counts.direction, ties, n_models)
 
 
 class BradleyTerry(BaseEstimator):
@@ -239,12 +259,21 @@ class BradleyTerry(BaseEstimator):
     Minimises ``-sum_n w_n [y_n log p_n + (1 - y_n) log(1 - p_n)] + ridge / 2 |theta|^2`` with
     ``p_n = sigma(theta_second - theta_first)`` [1]_. It is the baseline of every gain.
 
+    Ties may have a probability of their own [2]_, and being shown second an effect; see
+    `bayes_ecc.ties` for the likelihood.
+
     Parameters
     ----------
     ridge : float
-        Strength of the pull to zero, positive; 1.0 is the published setting.
+        Strength of the pull to zero, positive; 1.0 is the published setting. It pulls on an order
+        effect, too.
     per_query_mean : bool
         Weigh each query by 1 (its comparisons share it) instead of each comparison by its weight.
+    ties : {"half", "rao_kupper"}
+        Count a tie (an outcome of 0.5) as half a win each way, or learn how often models tie.
+        Other soft outcomes are shares of a win either way.
+    order_effect : bool
+        Learn what being shown second is worth; needs ordered comparisons.
 
     Attributes
     ----------
@@ -255,11 +284,19 @@ class BradleyTerry(BaseEstimator):
         ridge does.
     contrasts_ : xarray.DataArray of str, dims (llm, llm_other)
         "identified"; "separated" (who is stronger is known, by how much is not); "undetermined".
+    tie_margin_ : float
+        What a win has to exceed, in logits; with ``ties="rao_kupper"`` only. Equal models tie with
+        chance ``tanh(tie_margin_ / 2)``.
+    order_effect_ : float
+        What being shown second adds to a margin, in logits; with ``order_effect=True`` only.
 
     References
     ----------
     .. [1] Bradley, R. A. and Terry, M. E. (1952). Rank analysis of incomplete block designs: I.
        The method of paired comparisons. Biometrika 39(3/4), 324-345.
+    .. [2] Rao, P. V. and Kupper, L. L. (1967). Ties in paired-comparison experiments: a
+       generalization of the Bradley-Terry model. Journal of the American Statistical Association
+       62(317), 194-204.
 
     Examples
     --------
@@ -273,11 +310,23 @@ class BradleyTerry(BaseEstimator):
     [-0.212, 0.177, 0.035]
     >>> model.predict_win_probability(data).round(3).tolist()
     [0.596, 0.596, 0.596, 0.465]
+    >>> model = BradleyTerry(ridge=1.0, ties="rao_kupper").fit(data)
+    >>> model.predict_outcome_probabilities(data)[0].round(3).tolist()  # first, tie, second
+    [0.261, 0.25, 0.489]
     """
 
-    def __init__(self, ridge: float = 1.0, *, per_query_mean: bool = False) -> None:
+    def __init__(
+        self,
+        ridge: float = 1.0,
+        *,
+        per_query_mean: bool = False,
+        ties: Ties = "half",
+        order_effect: bool = False,
+    ) -> None:
         self.ridge = ridge
         self.per_query_mean = per_query_mean
+        self.ties = ties
+        self.order_effect = order_effect
 
     def fit(self, comparisons: Comparisons, embeddings: object = None) -> BradleyTerry:
         """Fit the strengths.
@@ -297,7 +346,8 @@ class BradleyTerry(BaseEstimator):
         Raises
         ------
         InputError
-            If the ridge is not positive or no comparison is decisive.
+            If the ridge is not positive, no comparison is decisive, ties are to be learnt and
+            there are none, or an order effect is asked of unordered comparisons.
 
         Warns
         -----
@@ -307,11 +357,23 @@ class BradleyTerry(BaseEstimator):
         check_comparisons(comparisons)
         ridge = check_positive("ridge", self.ridge)
         per_query_mean = check_flag("per_query_mean", self.per_query_mean)
-        counts = comparisons.outcome_counts(per_query_mean=per_query_mean)
+        check_choice("ties", self.ties, TIES)
+        counts = comparisons.outcome_counts(
+            per_query_mean=per_query_mean,
+            ties=self.ties,
+            order_effect=check_flag("order_effect", self.order_effect),
+        )
         wins = np.asarray(counts.matrix.sum(axis=0)).reshape(1, -1)
         n_models = comparisons.n_models
-        layout = PairLayout(counts.winner, counts.loser, n_models)
-        theta = fit_strengths(wins, layout, ridge)[0]
+        margins = Margins()
+        if counts.has_margins:
+            check_scale(wins, ridge)
+            found, margins = fit_margins(wins, margin_layout(counts, n_models), ridge)
+            theta = found[0]
+        else:
+            layout = PairLayout(counts.winner, counts.loser, n_models)
+            theta = fit_strengths(wins, layout, ridge)[0]
+        self._learn_margins(counts, margins)
         status = contrast_status(wins[0], counts, n_models)
         names = comparisons.models.to_numpy(dtype=object)
         self.models_ = comparisons.models
@@ -326,6 +388,10 @@ class BradleyTerry(BaseEstimator):
         self, comparisons: Comparisons, *, embeddings: object = None, probes: object = None
     ) -> FloatArray:
         """Predict P(second beats first) for each comparison; outcomes are not looked at.
+
+        With learnt ties it is the expected share of the win, P(second wins) + P(tie) / 2, which is
+        what half-wins predict: losses and gains stay comparable. An order effect counts where the
+        comparisons are ordered.
 
         Parameters
         ----------
@@ -348,8 +414,61 @@ class BradleyTerry(BaseEstimator):
                 "This BradleyTerry is not fitted yet: call fit(comparisons) first."
             )
         rows = check_rows(comparisons).with_models(self.models_)
+        difference = self._differences(rows)
+        return win_share(difference, getattr(self, "tie_margin_", None))
+
+    def predict_outcome_probabilities(
+        self, comparisons: Comparisons, *, embeddings: object = None, probes: object = None
+    ) -> FloatArray:
+        """Predict the chances that the first wins, that both tie, and that the second wins.
+
+        Parameters
+        ----------
+        comparisons : Comparisons
+            Rows to predict; outcomes are not looked at.
+        embeddings, probes : object, optional
+            Ignored: the global model treats all queries alike.
+
+        Returns
+        -------
+        ndarray, shape (n_comparisons, 3)
+            First, tie, second; rows sum to 1.
+
+        Raises
+        ------
+        InputError
+            As `predict_win_probability`; also if ties were counted as half-wins.
+        """
+        if not hasattr(self, "strengths_"):
+            raise NotFittedError(
+                "This BradleyTerry is not fitted yet: call fit(comparisons) first."
+            )
+        if not hasattr(self, "tie_margin_"):
+            raise InputError(
+                "This fit counts ties as half-wins and knows no chance of a tie; fit with "
+                "ties='rao_kupper', or spread predict_win_probability with metrics.with_tie_rate."
+            )
+        rows = check_rows(comparisons).with_models(self.models_)
+        return outcome_probabilities(self._differences(rows), self.tie_margin_)
+
+    def _differences(self, rows: Comparisons) -> FloatArray:
+        """Strengths of the second less the first, plus the order effect where order counts."""
         theta = self.strengths_.values
-        return expit(theta[rows.second] - theta[rows.first])
+        difference = theta[rows.second] - theta[rows.first]
+        if hasattr(self, "order_effect_") and rows.ordered:
+            difference = difference + self.order_effect_
+        return difference
+
+    def _learn_margins(self, counts: OutcomeCounts, margins: Margins) -> None:
+        """Keep the margins that were learnt, and none of an earlier fit."""
+        for name, learnt in (
+            ("tie_margin", counts.tie_weight is not None),
+            ("order_effect", counts.direction is not None),
+        ):
+            if learnt:
+                setattr(self, f"{name}_", getattr(margins, name))
+            elif hasattr(self, f"{name}_"):
+                delattr(self, f"{name}_")
 
     def ranking(self) -> pd.DataFrame:
         """Rank the models by strength.
@@ -375,7 +494,8 @@ class BradleyTerry(BaseEstimator):
                 "This BradleyTerry is not fitted yet: call fit(comparisons) first."
             )
         theta = self.strengths_.values
-        against = win_probability_matrix(theta).sum(axis=1) - 0.5
+        tie_margin = getattr(self, "tie_margin_", None)
+        against = win_probability_matrix(theta, tie_margin).sum(axis=1) - 0.5
         table = pd.DataFrame(
             {"strength": theta, "mean_win_probability": against / (len(theta) - 1)},
             index=pd.Index(self.models_, name="llm"),

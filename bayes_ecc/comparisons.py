@@ -10,10 +10,10 @@ from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
-from bayes_ecc.checks import check_count
+from bayes_ecc.checks import check_choice, check_count
 from bayes_ecc.coding import (
     check_names,
     draw_pairs,
@@ -29,6 +29,7 @@ from bayes_ecc.coding import (
 )
 from bayes_ecc.errors import InputError
 from bayes_ecc.random import RandomState, as_generator
+from bayes_ecc.ties import TIES, Ties
 
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.intp]
@@ -41,7 +42,9 @@ class OutcomeCounts(NamedTuple):
     """Wins per query: all that a Bradley-Terry likelihood needs of comparisons.
 
     The log-likelihood of an outcome y between two models is y log p + (1 - y) log(1 - p), linear
-    in y; a tie or a soft outcome is therefore a fraction of a win for either side.
+    in y; a tie or a soft outcome is therefore a fraction of a win for either side. Where ties have
+    a likelihood of their own (`bayes_ecc.ties`), a tie is a whole win each way and `tie_weight`
+    counts it; soft outcomes remain fractions.
 
     Attributes
     ----------
@@ -49,6 +52,10 @@ class OutcomeCounts(NamedTuple):
         Weight of the wins of `winner[c]` over `loser[c]` on each query.
     winner, loser : ndarray of int, shape (n_columns,)
         Model codes; only pairs with at least one win have a column.
+    direction : ndarray of int, shape (n_columns,), or None
+        1 where the winner was shown second, -1 where first; None where order is not looked at.
+    tie_weight : ndarray of float, shape (n_queries,), or None
+        Weight of the ties on each query; None where ties are half-wins.
 
     Examples
     --------
@@ -64,6 +71,18 @@ class OutcomeCounts(NamedTuple):
     matrix: sparse.csr_array
     winner: IntArray
     loser: IntArray
+    direction: IntArray | None = None
+    tie_weight: FloatArray | None = None
+
+    @property
+    def has_margins(self) -> bool:
+        """Whether margins are more than differences of strengths."""
+        return self.direction is not None or self.tie_weight is not None
+
+    def times(self, power: float, dtype: DTypeLike = np.float64) -> OutcomeCounts:
+        """Give the same with all weights multiplied by a number."""
+        ties = None if self.tie_weight is None else (power * self.tie_weight).astype(dtype)
+        return self._replace(matrix=(power * self.matrix).astype(dtype), tie_weight=ties)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -473,18 +492,30 @@ class Comparisons:
             }
         )
 
-    def outcome_counts(self, *, per_query_mean: bool = False) -> OutcomeCounts:
+    def outcome_counts(
+        self, *, per_query_mean: bool = False, ties: Ties = "half", order_effect: bool = False
+    ) -> OutcomeCounts:
         """Count wins by query and (winner, loser): the sufficient statistics of BT likelihoods.
 
         Parameters
         ----------
         per_query_mean : bool
             Divide each query's counts by the sum of its weights, so that they sum to 1.
+        ties : {"half", "rao_kupper"}
+            Whether a tie (an outcome of 0.5) is half a win each way, or a whole win each way that
+            is counted in `tie_weight` as well.
+        order_effect : bool
+            Whether wins of the first and of the second model shown have columns of their own.
 
         Returns
         -------
         OutcomeCounts
-            Columns are sorted by winner, then loser.
+            Columns are sorted by winner, then loser, then direction.
+
+        Raises
+        ------
+        InputError
+            If `ties` is unknown, or an order effect is asked of unordered comparisons.
 
         Examples
         --------
@@ -498,6 +529,8 @@ class Comparisons:
         weight = self.weight
         if per_query_mean:
             weight = weight / self.query_weight[self.query]
+        if ties != "half" or order_effect:
+            return self._margin_counts(weight, ties, order_effect)
         second_wins, first_wins = self.outcome > 0, self.outcome < 1
         winner = np.concatenate([self.second[second_wins], self.first[first_wins]])
         loser = np.concatenate([self.first[second_wins], self.second[first_wins]])
@@ -510,6 +543,41 @@ class Comparisons:
             sparse.coo_array((value, (row, column)), shape=(self.n_queries, len(keys)))
         )
         return OutcomeCounts(matrix, keys // self.n_models, keys % self.n_models)
+
+    def _margin_counts(self, weight: FloatArray, ties: Ties, order_effect: bool) -> OutcomeCounts:
+        """Count wins with directions, ties as whole wins each way, or both."""
+        check_choice("ties", ties, TIES)
+        if order_effect and not self.ordered:
+            raise InputError(
+                "order_effect=True, but these comparisons are unordered: which model of a pair "
+                "comes first means nothing in them. Use order_effect=False, or mark comparisons "
+                "whose order was seen by the judge with ordered=True."
+            )
+        to_second, to_first = self.outcome, 1 - self.outcome
+        tie_weight = None
+        if ties == "rao_kupper":
+            tied = self.outcome == 0.5
+            to_second, to_first = np.where(tied, 1.0, to_second), np.where(tied, 1.0, to_first)
+            tie_weight = np.bincount(self.query, weight * tied, self.n_queries)
+        winner = np.concatenate([self.second, self.first])
+        loser = np.concatenate([self.first, self.second])
+        shown_second = np.repeat([1, 0], len(self)) if order_effect else np.zeros_like(winner)
+        value = np.concatenate([weight * to_second, weight * to_first])
+        used = np.concatenate([to_second > 0, to_first > 0])
+        row = np.concatenate([self.query, self.query])[used]
+        key = ((winner * self.n_models + loser) * 2 + shown_second)[used]
+        keys, column = np.unique(key, return_inverse=True)
+        matrix = sparse.csr_array(
+            sparse.coo_array((value[used], (row, column)), shape=(self.n_queries, len(keys)))
+        )
+        pairs, direction = keys // 2, 2 * (keys % 2) - 1
+        return OutcomeCounts(
+            matrix,
+            pairs // self.n_models,
+            pairs % self.n_models,
+            direction if order_effect else None,
+            tie_weight,
+        )
 
     # ---------------------------------------------------------------- subsets
 

@@ -105,6 +105,8 @@ class Draws:
             centroids=self.atoms.centroids[kept],
             log_weights=self.atoms.log_weights[kept],
             share=share / share.sum(),
+            tie_margin=_kept(self.atoms.tie_margin, kept),
+            order_effect=_kept(self.atoms.order_effect, kept),
         )
         return replace(self, atoms=thin)
 
@@ -132,7 +134,9 @@ class Draws:
         step = max(1, _HELD // (n_clusters * n_models**2))
         for start in range(0, n_draws, step):
             theta = self.atoms.strengths[start : start + step]
-            table[start : start + step] = mean_win_probability(theta).transpose(0, 2, 1)
+            ties = self.atoms.tie_margin
+            margin = None if ties is None else ties[start : start + step, None]
+            table[start : start + step] = mean_win_probability(theta, margin).transpose(0, 2, 1)
         return table
 
 
@@ -272,7 +276,11 @@ def responsibilities(draws: Draws, part: slice, block: QueryBlock) -> FloatArray
         scores = np.broadcast_to(log_weights, shape).copy()
     if block.counts is not None:
         theta = draws.strength_table[:, :, part].reshape(len(draws.strength_table), -1)
-        evidence = log_evidence(theta.T, block.counts).T.reshape(shape)
+        margins = [
+            0.0 if values is None else np.tile(values[part], len(log_weights))
+            for values in (draws.atoms.tie_margin, draws.atoms.order_effect)
+        ]
+        evidence = log_evidence(theta.T, block.counts, *margins).T.reshape(shape)
         scores += np.float32(draws.atoms.probe_power) * evidence
     scores -= scores.max(axis=0)
     np.exp(scores, out=scores)
@@ -327,4 +335,14 @@ def _own_columns(counts: OutcomeCounts | None, rows: slice) -> OutcomeCounts | N
         (matrix.data[span].astype(np.float32), place, pointer),
         shape=(rows.stop - rows.start, len(columns)),
     )
-    return OutcomeCounts(own, counts.winner[columns], counts.loser[columns])
+    return OutcomeCounts(
+        own,
+        counts.winner[columns],
+        counts.loser[columns],
+        _kept(counts.direction, columns),
+        _kept(counts.tie_weight, rows),
+    )
+
+
+def _kept(values: NDArray[Any] | None, kept: Any) -> Any:
+    return None if values is None else values[kept]

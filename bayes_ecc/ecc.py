@@ -17,15 +17,22 @@ from bayes_ecc.bradley_terry import (
     contrast_status,
     warn_of_open_contrasts,
 )
-from bayes_ecc.checks import check_choice, check_count, check_not_negative, check_positive
+from bayes_ecc.checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_not_negative,
+    check_positive,
+)
 from bayes_ecc.comparisons import Comparisons
-from bayes_ecc.em import EMData, EMSettings, Evidence, State, fit_cluster_strengths, run_em
+from bayes_ecc.em import EMData, EMSettings, Evidence, State, fit_clusters, run_em
 from bayes_ecc.embeddings import unit_embeddings
 from bayes_ecc.errors import ConvergenceWarning, InputError
 from bayes_ecc.inference import PosteriorPredictions
 from bayes_ecc.posterior import identifiers, make_posterior
 from bayes_ecc.random import RandomState, as_generator
 from bayes_ecc.selection import search
+from bayes_ecc.ties import TIES, Ties
 from bayes_ecc.validation import evaluate_on_splits, inner_splits
 
 type FloatArray = NDArray[np.floating[Any]]
@@ -78,6 +85,13 @@ class ECC(PosteriorPredictions, BaseEstimator):
         T, positive; lower is harder.
     ridge : float or "auto"
         Pull of the strengths to zero, positive.
+    ties : {"half", "rao_kupper"}
+        Count a tie as half a win each way, or learn one tie margin for all clusters; see
+        `bayes_ecc.ties`. A learnt tie is more evidence than a half-win, so the temperature is to be
+        chosen anew (``"auto"``): too low a one makes probes overconfident.
+    order_effect : bool
+        Learn what being shown second is worth, the same in all clusters; needs ordered
+        comparisons. The ridge pulls on it, too.
     init : "dirichlet" or array-like, shape (n_queries, n_clusters)
         Start: Dirichlet(1) responsibilities, or responsibilities of your own (one start, whatever
         `n_init`), whose rows are brought to sum to 1.
@@ -108,6 +122,8 @@ class ECC(PosteriorPredictions, BaseEstimator):
         Its iterations.
     converged_ : bool
         Whether it met both tolerances.
+    tie_margin_, order_effect_ : float
+        In logits, where they were learnt.
     settings_ : dict
         The values used of n_clusters, embedding_weight, temperature and ridge.
     selection_ : SearchResult
@@ -138,6 +154,8 @@ class ECC(PosteriorPredictions, BaseEstimator):
         embedding_weight: float | Literal["auto"] = 3.0,
         temperature: float | Literal["auto"] = 0.1,
         ridge: float | Literal["auto"] = 1.0,
+        ties: Ties = "half",
+        order_effect: bool = False,
         init: Literal["dirichlet"] | ArrayLike = "dirichlet",
         n_init: int = 1,
         max_iter: int = 300,
@@ -150,6 +168,8 @@ class ECC(PosteriorPredictions, BaseEstimator):
         self.embedding_weight = embedding_weight
         self.temperature = temperature
         self.ridge = ridge
+        self.ties = ties
+        self.order_effect = order_effect
         self.init = init
         self.n_init = n_init
         self.max_iter = max_iter
@@ -192,7 +212,9 @@ class ECC(PosteriorPredictions, BaseEstimator):
         rng = as_generator(self.rng)
         settings = self._settings(comparisons, unit, rng)
         n_clusters = int(settings["n_clusters"])
-        data = EMData.from_comparisons(comparisons, unit)
+        data = EMData.from_comparisons(
+            comparisons, unit, ties=self.ties, order_effect=bool(self.order_effect)
+        )
         wins = np.asarray(data.counts.matrix.sum(axis=0))
         status = contrast_status(wins, data.counts, comparisons.n_models)
         warn_of_open_contrasts(status, comparisons.models, of_separation=False)
@@ -204,8 +226,8 @@ class ECC(PosteriorPredictions, BaseEstimator):
         )
         best, history, converged = self._best_start(data, em, n_clusters, rng)
         if not em.uses_comparisons:
-            strengths = fit_cluster_strengths(data, best.responsibilities, em.ridge)
-            best = best._replace(strengths=strengths)
+            strengths, margins = fit_clusters(data, best.responsibilities, em.ridge)
+            best = best._replace(strengths=strengths, margins=margins)
         if not converged:
             warnings.warn(
                 f"ECC stopped after {self.max_iter} iterations without meeting tol={self.tol} and "
@@ -223,6 +245,8 @@ class ECC(PosteriorPredictions, BaseEstimator):
     def _check_parameters(self, n_queries: int) -> None:
         """Refuse parameters that no fit could use, before anything is fitted."""
         check_choice("evidence", self.evidence, EVIDENCE)
+        check_choice("ties", self.ties, TIES)
+        check_flag("order_effect", self.order_effect)
         for name, check in (
             ("n_clusters", check_count),
             ("embedding_weight", check_not_negative),
@@ -329,6 +353,17 @@ class ECC(PosteriorPredictions, BaseEstimator):
     ) -> None:
         strengths = best.strengths - best.strengths.mean(axis=1, keepdims=True)
         n_clusters = len(strengths)
+        shared = {
+            "tie_margin": self.ties == "rao_kupper",
+            "order_effect": bool(self.order_effect),
+        }
+        learnt = {}
+        for name, is_learnt in shared.items():
+            if is_learnt and best.margins is not None:
+                learnt[name] = float(getattr(best.margins, name))
+                setattr(self, f"{name}_", learnt[name])
+            elif hasattr(self, f"{name}_"):
+                delattr(self, f"{name}_")  # of an earlier fit
         self.posterior_ = make_posterior(
             strengths=strengths[None, None],
             centroids=best.centroids[None, None],
@@ -342,6 +377,9 @@ class ECC(PosteriorPredictions, BaseEstimator):
             settings={**self.get_params(), **self.settings_},
             training=(comparisons, unit),
             groups={
+                "posterior": xr.Dataset(
+                    {name: (("chain", "draw"), [[value]]) for name, value in learnt.items()}
+                ),
                 "sample_stats": xr.Dataset(
                     {
                         "objective": (("chain", "draw"), [[best.objective]]),
@@ -349,7 +387,7 @@ class ECC(PosteriorPredictions, BaseEstimator):
                         "converged": (("chain", "draw"), [[converged]]),
                     },
                     coords={"chain": [0], "draw": [0]},
-                )
+                ),
             },
         )
         posterior = self.posterior_["posterior"]

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from bayes_ecc.bradley_terry import PairLayout, fit_strengths
+from bayes_ecc.bradley_terry import PairLayout, check_scale, fit_strengths, margin_layout
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.inference import log_evidence, softmax_rows
+from bayes_ecc.ties import MarginLayout, Margins, Ties, fit_margins
 
 type FloatArray = NDArray[np.floating[Any]]
 type Evidence = Literal["both", "embedding", "comparisons"]
@@ -27,6 +28,7 @@ class State(NamedTuple):
     objective: float
     scores: FloatArray  # (n_queries, n_clusters), log responsibilities up to log_total
     log_total: FloatArray  # (n_queries,)
+    margins: Margins | None = None  # where ties or order have a say, from the first M-step on
 
 
 @dataclass(frozen=True)
@@ -39,18 +41,29 @@ class EMData:
 
     embeddings: FloatArray  # (n_queries, embedding_dim)
     counts: OutcomeCounts  # matrix (n_queries, n_columns)
-    layout: PairLayout
+    layout: PairLayout | MarginLayout
 
     @classmethod
-    def from_comparisons(cls, comparisons: Comparisons, embeddings: FloatArray) -> EMData:
+    def from_comparisons(
+        cls,
+        comparisons: Comparisons,
+        embeddings: FloatArray,
+        *,
+        ties: Ties = "half",
+        order_effect: bool = False,
+    ) -> EMData:
         """Count wins in the precision of the embeddings."""
-        counts = comparisons.outcome_counts(per_query_mean=True)
-        wins = counts.matrix.astype(embeddings.dtype)
-        return cls(
-            embeddings=embeddings,
-            counts=counts._replace(matrix=wins),
-            layout=PairLayout(counts.winner, counts.loser, comparisons.n_models),
+        counts = comparisons.outcome_counts(
+            per_query_mean=True, ties=ties, order_effect=order_effect
         )
+        n_models = comparisons.n_models
+        layout: PairLayout | MarginLayout
+        if counts.has_margins:
+            layout = margin_layout(counts, n_models)
+        else:
+            layout = PairLayout(counts.winner, counts.loser, n_models)
+        wins = counts.matrix.astype(embeddings.dtype)
+        return cls(embeddings=embeddings, counts=counts._replace(matrix=wins), layout=layout)
 
 
 @dataclass(frozen=True)
@@ -88,9 +101,26 @@ def fit_cluster_strengths(
     data: EMData, responsibilities: FloatArray, ridge: float, start: FloatArray | None = None
 ) -> FloatArray:
     """Fit each cluster's Bradley-Terry model with weights r_qk / |N_q|: (n_clusters, n_models)."""
+    return fit_clusters(data, responsibilities, ridge, start)[0]
+
+
+def fit_clusters(
+    data: EMData,
+    responsibilities: FloatArray,
+    ridge: float,
+    start: FloatArray | None = None,
+    margins: Margins | None = None,
+) -> tuple[FloatArray, Margins | None]:
+    """Fit the clusters' strengths and, where there are any, the margins that they share.
+
+    Both together are brought to the minimum of the M-step, so that it stays exact.
+    """
     # Faster than a transpose of its own: one pass over the rows, scattered into a small table.
     wins = (data.counts.matrix.T @ responsibilities).T
-    return fit_strengths(wins, data.layout, ridge, start=start, tol=1e-3)
+    if isinstance(data.layout, MarginLayout):
+        check_scale(wins, ridge)
+        return fit_margins(wins, data.layout, ridge, start=start, margins=margins, tol=1e-3)
+    return fit_strengths(wins, data.layout, ridge, start=start, tol=1e-3), None
 
 
 def em_step(data: EMData, settings: EMSettings, state: State) -> State:
@@ -98,18 +128,24 @@ def em_step(data: EMData, settings: EMSettings, state: State) -> State:
 
     Its objective is evaluated where the responsibilities are optimal, so that
     ``L = -T sum_q log sum_k exp(-l(q,k) / T) + ridge / 2 sum_k |theta_k|^2``, the same number as
-    the definition with the entropy written out.
+    the definition with the entropy written out (an order effect adds its ridge).
     """
     responsibilities = state.responsibilities
     centroids = fit_centroids(data.embeddings, responsibilities, state.centroids)
-    strengths = state.strengths
+    strengths, margins = state.strengths, state.margins
     if settings.uses_comparisons:
-        strengths = fit_cluster_strengths(data, responsibilities, settings.ridge, strengths)
-    return e_step(data, settings, strengths, centroids)
+        strengths, margins = fit_clusters(
+            data, responsibilities, settings.ridge, strengths, margins
+        )
+    return e_step(data, settings, strengths, centroids, margins)
 
 
 def e_step(
-    data: EMData, settings: EMSettings, strengths: FloatArray, centroids: FloatArray
+    data: EMData,
+    settings: EMSettings,
+    strengths: FloatArray,
+    centroids: FloatArray,
+    margins: Margins | None = None,
 ) -> State:
     """Set responsibilities to their optimum, r_qk proportional to exp(-l(q,k) / T)."""
     temperature = settings.temperature
@@ -120,7 +156,7 @@ def e_step(
         scores = data.embeddings @ (centroids * concentration).T
         constant = settings.embedding_weight * len(data.embeddings)
     if settings.uses_comparisons:
-        evidence = log_evidence(strengths, data.counts)
+        evidence = log_evidence(strengths, data.counts, *(margins or ()))
         evidence /= temperature
         if scores is None:
             scores = evidence
@@ -132,7 +168,9 @@ def e_step(
     objective = constant - temperature * float(log_total.sum(dtype=np.float64))
     if settings.uses_comparisons:
         objective += settings.ridge / 2 * float((strengths**2).sum())
-    return State(responsibilities, strengths, centroids, objective, scores, log_total)
+        if margins is not None:
+            objective += settings.ridge / 2 * margins.order_effect**2
+    return State(responsibilities, strengths, centroids, objective, scores, log_total, margins)
 
 
 def mean_divergence(new: State, old: State) -> float:

@@ -93,6 +93,8 @@ def log_prior_terms(
     global_scale: float | None = None,
     tau_scale: float | None = None,
     tau: float | None = None,
+    tie_margin_scale: float | None = None,
+    order_effect_scale: float | None = None,
 ) -> xr.Dataset:
     """Log prior density of every draw, one variable for each part of the prior.
 
@@ -113,11 +115,15 @@ def log_prior_terms(
         Scale of tau's half-normal prior.
     tau : float, optional
         What tau is fixed at; `tau_scale` then says nothing.
+    tie_margin_scale, order_effect_scale : float, optional
+        Scales of the half-normal prior of the tie margin and of the normal one of the order
+        effect; they say nothing where the posterior lacks these.
 
     Returns
     -------
     xarray.Dataset, dims (chain, draw)
-        `strengths`, and `weights`, `global_strengths`, `tau` where they are not fixed. The
+        `strengths`, and `weights`, `global_strengths`, `tau`, `tie_margin`, `order_effect` where
+        they are not fixed. The
         centroids' prior is uniform and left out. This is the form of a `log_prior` group.
 
     Raises
@@ -155,6 +161,13 @@ def log_prior_terms(
     if tau_scale is not None and tau is None:
         constant = math.log(2) - half_log_2pi - math.log(tau_scale)
         terms["tau"] = constant - 0.5 * (spread / tau_scale) ** 2
+    for name, scale, sides in (
+        ("tie_margin", tie_margin_scale, 2),
+        ("order_effect", order_effect_scale, 1),
+    ):
+        if scale is not None and name in draws:
+            constant = math.log(sides) - half_log_2pi - math.log(scale)
+            terms[name] = constant - 0.5 * (draws[name] / scale) ** 2
     # Coordinates of single dimensions (a cluster's number) have no place here.
     return xr.Dataset({name: term.reset_coords(drop=True) for name, term in terms.items()})
 
@@ -194,16 +207,15 @@ class _Training:
         signals = read_signals(known, embeddings=embeddings, probes=comparisons)
         assert signals.embeddings is not None
         assert signals.counts is not None
-        once = comparisons.with_models(source.models).outcome_counts()
+        once = source.outcome_counts(comparisons)
         power = float(posterior["constant_data"]["evidence_power"])
         fitted = None
         if power != 1 or source.rule != "per_comparison":
-            matrix = (power * signals.counts.matrix).astype(dtype)
-            fitted = signals.counts._replace(matrix=matrix)
+            fitted = signals.counts.times(power, dtype)
         return cls(
             source=source,
             x=np.ascontiguousarray(signals.embeddings, dtype=dtype),
-            once=once._replace(matrix=once.matrix.astype(dtype)),
+            once=once.times(1.0, dtype),
             fitted=fitted,
             compared=comparisons.query_weight > 0,
             queries=comparisons.queries,
@@ -223,7 +235,7 @@ class _Training:
         """Add the log-likelihood of the comparisons as the fit weighed them."""
         counts = self.once if self.fitted is None else self.fitted
         scores = self.embedding_scores(s)
-        scores += log_evidence(self.source.strengths[s], counts)
+        scores += log_evidence(self.source.strengths[s], counts, *self.source.margins(s))
         return scores
 
 
@@ -284,13 +296,13 @@ def pointwise_log_likelihood(
     values = {name: np.empty((len(training.source), rows.sum()), dtype=dtype) for name in names}
     for s in _steps(len(training.source), progress, "evidence"):
         embedding = training.embedding_scores(s)
-        theta = training.source.strengths[s]
+        theta, margins = training.source.strengths[s], training.source.margins(s)
         log_embedding = softmax_rows(embedding)[1]
-        log_joint = softmax_rows(embedding + log_evidence(theta, training.once))[1]
+        log_joint = softmax_rows(embedding + log_evidence(theta, training.once, *margins))[1]
         values["evidence"][s] = (log_joint - log_embedding)[rows]
         values["joint"][s] = (log_joint + training.log_constant)[rows]
         if training.fitted is not None:
-            embedding += log_evidence(theta, training.fitted)
+            embedding += log_evidence(theta, training.fitted, *margins)
             values["fitted_evidence"][s] = (softmax_rows(embedding)[1] - log_embedding)[rows]
     return _labelled(posterior, values, "query", identifiers(training.queries[rows]))
 
@@ -327,8 +339,8 @@ def invariants(
         `log_density`: of all queries as the fit weighed them, plus the prior where known.
         `mean_p_best` (llm): the share of the queries on which an LLM has the highest mean win
         probability against the pool, under the responsibilities of the fit.
-        `evidence_quantile` (quantile): over queries. And `tau` and `global_contrast` (llm, summing
-        to zero) where the posterior has them.
+        `evidence_quantile` (quantile): over queries. And `tau`, `tie_margin`, `order_effect` and
+        `global_contrast` (llm, summing to zero) where the posterior has them.
 
     Raises
     ------
@@ -356,7 +368,8 @@ def invariants(
     for s in _steps(n_atoms, progress, "invariants"):
         shares, log_joint = softmax_rows(training.fitted_scores(s))
         log_density[s] = log_joint.sum(dtype=float) + len(shares) * training.log_constant
-        wins = mean_win_probability(training.source.strengths[s]).astype(dtype)
+        tie_margin = training.source.tie_margin_of(s)
+        wins = mean_win_probability(training.source.strengths[s], tie_margin).astype(dtype)
         by_query = wins.T @ shares.T  # (n_models, n_queries): long rows reduce fast
         leads = by_query >= by_query.max(axis=0)
         best[s] = (leads / leads.sum(axis=0)).mean(axis=1)
@@ -370,6 +383,9 @@ def invariants(
     draws = whole_draws(posterior)
     if "tau" in draws:
         result["tau"] = draws["tau"].transpose("chain", "draw")
+    for name in ("tie_margin", "order_effect"):
+        if name in draws:
+            result[name] = draws[name].transpose("chain", "draw")
     if "global_strengths" in draws:
         centre = draws["global_strengths"].transpose("chain", "draw", "llm")
         result["global_contrast"] = centre - centre.mean("llm")

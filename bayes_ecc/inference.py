@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 from scipy.stats import rankdata
 
 from bayes_ecc.bradley_terry import check_rows, win_probability_matrix
@@ -26,6 +25,7 @@ from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.embeddings import unit_embeddings
 from bayes_ecc.errors import InputError, NotFittedError
 from bayes_ecc.posterior import Atoms, atoms, identifiers
+from bayes_ecc.ties import log_tie_factor, outcome_probabilities, win_share
 
 type FloatArray = NDArray[np.floating[Any]]
 type RankBy = Literal["win_probability", "strength"]
@@ -86,19 +86,36 @@ def read_signals(
             index = pd.RangeIndex(len(unit))
     counts = None
     if probes is not None:
-        known = probes.with_models(posterior.models)
-        counts = known.outcome_counts(per_query_mean=posterior.rule == "per_query_mean")
+        counts = posterior.outcome_counts(probes, per_query_mean=posterior.rule == "per_query_mean")
     assert index is not None  # one of the two was given
     return Signals(index, unit, counts)
 
 
-def log_evidence(strengths: FloatArray, counts: OutcomeCounts) -> FloatArray:
-    """Sum log-likelihoods of comparisons: (n_queries, n_clusters) from (n_clusters, n_models)."""
+def log_evidence(
+    strengths: FloatArray,
+    counts: OutcomeCounts,
+    tie_margin: FloatArray | float = 0.0,
+    order_effect: FloatArray | float = 0.0,
+) -> FloatArray:
+    """Sum log-likelihoods of comparisons: (n_queries, n_clusters) from (n_clusters, n_models).
+
+    The tie margin and the order effect, one number or one a cluster, count where the counts have
+    ties and directions; see `bayes_ecc.ties`.
+    """
     by_model = strengths.T
     margin = by_model[counts.winner] - by_model[counts.loser]
+    if counts.direction is not None:
+        margin = margin + counts.direction[:, None] * np.asarray(order_effect)
+    if counts.tie_weight is not None:
+        margin = margin - tie_margin
     # log sigma(m), stable at both ends; these three calls are vectorised, log_expit is not.
     table = np.minimum(margin, 0) - np.log1p(np.exp(-np.abs(margin)))
-    return counts.matrix @ table.astype(counts.matrix.dtype, copy=False)
+    evidence = counts.matrix @ table.astype(counts.matrix.dtype, copy=False)
+    if counts.tie_weight is not None:
+        tied = np.flatnonzero(counts.tie_weight)
+        factor = np.atleast_1d(log_tie_factor(tie_margin))
+        evidence[tied] += (counts.tie_weight[tied, None] * factor).astype(evidence.dtype)
+    return evidence
 
 
 def softmax_rows(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -121,27 +138,50 @@ def iterate_responsibilities(
         if signals.embeddings is not None:
             scores += posterior.concentration * (signals.embeddings @ posterior.centroids[s].T)
         if signals.counts is not None:
-            scores += posterior.probe_power * log_evidence(posterior.strengths[s], signals.counts)
+            scores += posterior.probe_power * log_evidence(
+                posterior.strengths[s], signals.counts, *posterior.margins(s)
+            )
         yield s, share, softmax_rows(scores)[0]
 
 
-def mean_win_probability(strengths: FloatArray) -> FloatArray:
-    """Average win probability against all other models: (..., n_models) from (..., n_models)."""
-    matrix = win_probability_matrix(strengths)
+def mean_win_probability(
+    strengths: FloatArray, tie_margin: FloatArray | float | None = None
+) -> FloatArray:
+    """Average win probability against all other models: (..., n_models) from (..., n_models).
+
+    With a tie margin, one number or an array (...), half the chance of a tie counts in.
+    """
+    if tie_margin is not None:
+        tie_margin = np.asarray(tie_margin)[..., None, None]
+    matrix = win_probability_matrix(strengths, tie_margin)
     return (matrix.sum(axis=-1) - 0.5) / (strengths.shape[-1] - 1)
 
 
 def win_probabilities(posterior: Atoms, signals: Signals, comparisons: Comparisons) -> FloatArray:
-    """Give P(second beats first), (n_comparisons,); queries and models are coded as the atoms'."""
+    """Give P(second beats first), (n_comparisons,); queries and models are coded as the atoms'.
+
+    Half the chance of a tie counts in where ties were learnt.
+    """
+    mean = np.zeros(len(comparisons))
+    for s, share, held, pair, difference in _pair_differences(posterior, signals, comparisons):
+        table = win_share(difference, posterior.tie_margin_of(s)).T
+        mean += share * np.einsum("nk,nk->n", held[comparisons.query], table[pair])
+    return np.minimum(mean, 1.0)  # rounding of a sum of shares
+
+
+def _pair_differences(
+    posterior: Atoms, signals: Signals, comparisons: Comparisons
+) -> Iterator[tuple[int, float, FloatArray, NDArray[np.intp], FloatArray]]:
+    """Give (atom, share, responsibilities, pair of each row, differences (n_clusters, n_pairs))."""
     n_models = len(posterior.models)
     pairs, pair = np.unique(comparisons.first * n_models + comparisons.second, return_inverse=True)
     first, second = pairs // n_models, pairs % n_models
-    mean = np.zeros(len(comparisons))
     for s, share, responsibilities in iterate_responsibilities(posterior, signals):
         theta = posterior.strengths[s]
-        table = expit(theta[:, second] - theta[:, first]).T
-        mean += share * np.einsum("nk,nk->n", responsibilities[comparisons.query], table[pair])
-    return np.minimum(mean, 1.0)  # rounding of a sum of shares
+        difference = theta[:, second] - theta[:, first]
+        if posterior.order_effect is not None and comparisons.ordered:
+            difference = difference + posterior.order_effect[s]
+        yield s, share, responsibilities, pair, difference
 
 
 def predict_responsibilities(
@@ -200,6 +240,10 @@ def predict_win_probability(
 ) -> FloatArray:
     """Predict P(second beats first | query) for each comparison; outcomes are not looked at.
 
+    Where ties were learnt it is the expected share of the win, P(second wins) + P(tie) / 2, which
+    is what half-wins predict: losses and gains stay comparable. A learnt order effect counts where
+    the comparisons are ordered.
+
     Parameters
     ----------
     posterior : xarray.DataTree
@@ -235,6 +279,64 @@ def predict_win_probability(
         source, embeddings=embeddings, probes=probes, queries=comparisons.queries
     )
     return win_probabilities(source, signals, comparisons.with_models(source.models))
+
+
+def predict_outcome_probabilities(
+    posterior: xr.DataTree,
+    comparisons: Comparisons,
+    *,
+    embeddings: ArrayLike | None = None,
+    probes: Comparisons | None = None,
+) -> FloatArray:
+    """Predict the chances that the first wins, that both tie, and that the second wins.
+
+    Parameters
+    ----------
+    posterior : xarray.DataTree
+        Of a fit with ``ties="rao_kupper"``.
+    comparisons : Comparisons
+        Rows to predict; outcomes are not looked at.
+    embeddings, probes
+        As in `predict_win_probability`.
+
+    Returns
+    -------
+    ndarray, shape (n_comparisons, 3)
+        First, tie, second; rows sum to 1.
+
+    Raises
+    ------
+    InputError
+        As `predict_win_probability`; also if the fit counted ties as half-wins.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayes_ecc import ECC, predict_outcome_probabilities, simulate
+    >>> data = simulate(n_queries=60, n_models=5, tie_margin=0.5, rng=0)
+    >>> fit = ECC(n_clusters=2, ties="rao_kupper", max_iter=500, rng=0)
+    >>> fit = fit.fit(data.comparisons, data.embeddings)
+    >>> probes, rest = data.comparisons.take_probes(1)
+    >>> chances = predict_outcome_probabilities(fit.posterior_, rest, probes=probes)
+    >>> chances.shape == (len(rest), 3), bool(np.allclose(chances.sum(axis=1), 1))
+    (True, True)
+    """
+    source = atoms(posterior)
+    check_rows(comparisons)
+    if source.tie_margin is None:
+        raise InputError(
+            "This fit counts ties as half-wins and knows no chance of a tie; fit with "
+            "ties='rao_kupper', or spread predict_win_probability with metrics.with_tie_rate."
+        )
+    signals = read_signals(
+        source, embeddings=embeddings, probes=probes, queries=comparisons.queries
+    )
+    rows = comparisons.with_models(source.models)
+    mean = np.zeros((len(rows), 3))
+    for s, share, held, pair, difference in _pair_differences(source, signals, rows):
+        table = outcome_probabilities(difference, source.tie_margin[s]).transpose(1, 0, 2)
+        mean += share * np.einsum("nk,nko->no", held[rows.query], table[pair])
+    return mean / mean.sum(axis=1, keepdims=True)
 
 
 def predict_ranking(
@@ -282,7 +384,7 @@ def predict_ranking(
     win, strength = np.zeros(shape), np.zeros(shape)
     for s, share, responsibilities in iterate_responsibilities(source, signals):
         theta = source.strengths[s]
-        win += share * (responsibilities @ mean_win_probability(theta))
+        win += share * (responsibilities @ mean_win_probability(theta, source.tie_margin_of(s)))
         strength += share * (responsibilities @ (theta - theta.mean(axis=1, keepdims=True)))
     coords = {"query": identifiers(signals.queries), "llm": source.models.to_numpy(dtype=object)}
     return _ranked(win, strength, by, coords)
@@ -314,7 +416,8 @@ def cluster_ranking(posterior: xr.DataTree, *, by: RankBy = "win_probability") -
     source = atoms(posterior)
     check_choice("by", by, RANK_BY)
     theta = source.strengths - source.strengths.mean(axis=2, keepdims=True)
-    win = np.einsum("s,skm->km", source.share, mean_win_probability(theta))
+    margin = None if source.tie_margin is None else source.tie_margin[:, None]
+    win = np.einsum("s,skm->km", source.share, mean_win_probability(theta, margin))
     strength = np.einsum("s,skm->km", source.share, theta)
     coords = {"cluster": _clusters(posterior), "llm": source.models.to_numpy(dtype=object)}
     return _ranked(win, strength, by, coords)
@@ -346,6 +449,18 @@ class PosteriorPredictions:
     ) -> FloatArray:
         """Predict P(second beats first) of each comparison; see `predict_win_probability`."""
         return predict_win_probability(
+            self._posterior(), comparisons, embeddings=embeddings, probes=probes
+        )
+
+    def predict_outcome_probabilities(
+        self,
+        comparisons: Comparisons,
+        *,
+        embeddings: ArrayLike | None = None,
+        probes: Comparisons | None = None,
+    ) -> FloatArray:
+        """Predict chances of first, tie, second; see `predict_outcome_probabilities`."""
+        return predict_outcome_probabilities(
             self._posterior(), comparisons, embeddings=embeddings, probes=probes
         )
 

@@ -25,6 +25,7 @@ from bayes_ecc.models.ecc_mixture import Priors
 from bayes_ecc.posterior import Atoms, EvidenceRule
 from bayes_ecc.samplers import GibbsProblem, GibbsState, draw_parameters, gibbs_sweep
 from bayes_ecc.selection import SearchResult, search
+from bayes_ecc.ties import Ties
 from bayes_ecc.validation import InnerSplit, inner_splits
 
 type FloatArray = NDArray[np.floating[Any]]
@@ -45,6 +46,8 @@ class MixtureSettings(NamedTuple):
     probe_power: float | Literal["auto"]
     rule: EvidenceRule
     embedding_dim: int | None
+    ties: Ties = "half"
+    order_effect: bool = False
 
 
 def choose_settings(
@@ -138,7 +141,9 @@ class _InnerProblem:
         self.split, self.settings, self.priors = split, settings, priors
         self.train, self.held_out = train, held_out
         mean = settings.rule == "per_query_mean"
-        self.counts = split.train.outcome_counts(per_query_mean=mean)
+        self.counts = split.train.outcome_counts(
+            per_query_mean=mean, ties=settings.ties, order_effect=settings.order_effect
+        )
 
     def losses(self, concentration: float, powers: Sequence[float]) -> dict[float, float]:
         """Run short chains at a concentration; give the validation loss by probe power."""
@@ -153,6 +158,8 @@ class _InnerProblem:
             weight_alpha=self.priors.weight_alpha,
             global_scale=self.priors.global_scale,
             tau_scale=None if self.priors.tau else self.priors.tau_scale,
+            tie_margin_scale=self.priors.tie_margin_scale,
+            order_effect_scale=self.priors.order_effect_scale,
         )
         states = []
         for rng in np.random.default_rng(split.seed).spawn(_CHAINS):
@@ -161,6 +168,7 @@ class _InnerProblem:
                 state = gibbs_sweep(state, problem, rng)[0]
                 if sweep >= _TUNE and sweep % _THIN == 0:
                     states.append(state)
+        margins = np.array([(state.tie_margin, state.order_effect) for state in states]).T
         found = Atoms(
             strengths=np.stack([state.strengths for state in states]),
             centroids=np.stack([state.centroids for state in states]),
@@ -171,6 +179,8 @@ class _InnerProblem:
             rule=settings.rule,
             projection=None,
             models=split.train.models,
+            tie_margin=None if self.counts.tie_weight is None else margins[0],
+            order_effect=None if self.counts.direction is None else margins[1],
         )
         signals = read_signals(found, embeddings=self.held_out, probes=split.probes)
         return {

@@ -18,9 +18,10 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from bayes_ecc.checks import check_count
-from bayes_ecc.comparisons import Comparisons
+from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.embeddings import SphereProjection
 from bayes_ecc.errors import InputError
+from bayes_ecc.ties import Margins
 
 type FloatArray = NDArray[np.floating[Any]]
 type EvidenceRule = Literal["per_comparison", "per_query_mean"]
@@ -53,6 +54,8 @@ class Atoms:
         What to do to embeddings first.
     models : pandas.Index
         Model names, in the order of the last axis of `strengths`.
+    tie_margin, order_effect : ndarray, shape (S,), or None
+        What ties and order add to margins; None where they were not learnt.
 
     Examples
     --------
@@ -72,6 +75,8 @@ class Atoms:
     rule: EvidenceRule
     projection: SphereProjection | None
     models: pd.Index
+    tie_margin: FloatArray | None = None
+    order_effect: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.share)
@@ -84,6 +89,29 @@ class Atoms:
     def with_probe_power(self, probe_power: float) -> Atoms:
         """Give the same atoms with another probe power."""
         return replace(self, probe_power=probe_power)
+
+    def outcome_counts(
+        self, comparisons: Comparisons, *, per_query_mean: bool = False
+    ) -> OutcomeCounts:
+        """Count outcomes as the likelihood of these atoms wants them.
+
+        Unordered comparisons are read without an order effect.
+        """
+        return comparisons.with_models(self.models).outcome_counts(
+            per_query_mean=per_query_mean,
+            ties="half" if self.tie_margin is None else "rao_kupper",
+            order_effect=self.order_effect is not None and comparisons.ordered,
+        )
+
+    def margins(self, s: int) -> Margins:
+        """Give the tie margin and the order effect of one atom; 0 where they were not learnt."""
+        return Margins(
+            *(0.0 if v is None else float(v[s]) for v in (self.tie_margin, self.order_effect))
+        )
+
+    def tie_margin_of(self, s: int) -> float | None:
+        """Give the tie margin of one atom; None where ties are half-wins."""
+        return None if self.tie_margin is None else float(self.tie_margin[s])
 
     def used(self) -> Iterator[tuple[int, float]]:
         """Iterate over the positions and shares of the atoms that carry weight."""
@@ -279,6 +307,11 @@ def atoms(posterior: xr.DataTree) -> Atoms:
         rule=rule,
         projection=projection,
         models=pd.Index(draws["llm"].values.tolist()),
+        **{
+            name: _with_dims(draws[name], ("chain", "draw")).values.ravel()
+            for name in ("tie_margin", "order_effect")
+            if name in draws
+        },
     )
 
 

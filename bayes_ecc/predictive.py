@@ -35,7 +35,8 @@ def posterior_predictive(posterior: xr.DataTree, *, rng: RandomState = None) -> 
     -------
     xarray.DataTree
         The posterior with a group posterior_predictive: `outcome` (chain, draw, comparison), 1
-        where the second model won, beside `outcome` in observed_data. The argument is not changed.
+        where the second model won and, where ties were learnt, 0.5 for a tie, beside `outcome` in
+        observed_data. The argument is not changed.
 
     Raises
     ------
@@ -57,18 +58,25 @@ def posterior_predictive(posterior: xr.DataTree, *, rng: RandomState = None) -> 
     source = replace(source, share=np.full(len(source), 1 / len(source)))
     signals = read_signals(source, embeddings=embeddings, probes=None, queries=comparisons.queries)
     generator = as_generator(rng)
-    draws = np.empty((len(source), len(comparisons)), dtype=np.int8)
+    halves = np.empty((len(source), len(comparisons)), dtype=np.int8)  # outcomes, twice
     for s, _, responsibilities in iterate_responsibilities(source, signals):
         cumulative = responsibilities.cumsum(axis=1)
         threshold = generator.random(len(cumulative)) * cumulative[:, -1]
         cluster = (cumulative <= threshold[:, None]).sum(axis=1)
         theta = source.strengths[s, np.minimum(cluster, source.n_clusters - 1)[comparisons.query]]
         row = np.arange(len(comparisons))
-        p = expit(theta[row, comparisons.second] - theta[row, comparisons.first])
-        draws[s] = generator.random(len(p)) < p
+        difference = theta[row, comparisons.second] - theta[row, comparisons.first]
+        tie_margin, order_effect = source.margins(s)
+        if comparisons.ordered:
+            difference = difference + order_effect
+        uniform = generator.random(len(difference))
+        halves[s] = uniform < expit(difference - tie_margin)
+        halves[s] += uniform < expit(difference + tie_margin)
     sizes = posterior["posterior"].sizes
     shape = (sizes["chain"], sizes["draw"], len(comparisons))
     coords = {name: posterior["posterior"][name].values for name in ("chain", "draw")}
+    # Without ties of their own all outcomes are whole, and stay in 8 bits.
+    draws = halves // 2 if source.tie_margin is None else halves / np.float32(2)
     tree = posterior.copy()
     tree["posterior_predictive"] = xr.Dataset(
         {"outcome": (("chain", "draw", "comparison"), draws.reshape(shape))}, coords=coords

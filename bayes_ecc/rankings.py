@@ -260,7 +260,10 @@ def _query_values(read: Draws, block: QueryBlock) -> ValueParts:
 def _cluster_values(read: Draws, share: FloatArray) -> ValueParts:
     """Give mean win probabilities (n_models, n_part, n_clusters) part by part of the draws."""
     for part, each in draw_parts(share, read.atoms.n_clusters * len(read.models)):
-        yield mean_win_probability(read.atoms.strengths[part]).transpose(2, 0, 1), each
+        ties = read.atoms.tie_margin
+        margin = None if ties is None else ties[part, None]
+        win = mean_win_probability(read.atoms.strengths[part], margin)
+        yield win.transpose(2, 0, 1), each
 
 
 def _rank(

@@ -27,6 +27,7 @@ from bayes_ecc.draws import (
 from bayes_ecc.inference import Signals, read_signals
 from bayes_ecc.intervals import Interval, choose_interval, equally_weighted, sorted_interval
 from bayes_ecc.posterior import identifiers
+from bayes_ecc.ties import win_lead
 
 type FloatArray = NDArray[np.floating[Any]]
 type IntervalKind = Literal["eti", "hdi"]
@@ -287,8 +288,7 @@ def _cluster_pairs(
     for g, share in enumerate(groups):
         for part, each in draw_parts(share, n_clusters * len(low)):
             theta = read.atoms.strengths[part]
-            # 2 sigma(x) - 1, exact about 0
-            margin = np.tanh((theta[:, :, low] - theta[:, :, high]) / 2)
+            margin = win_lead(theta[:, :, low] - theta[:, :, high], _tie_margins(read, part))
             lead[:, g] += each * margin.sum(axis=0).T
             sign = (margin > 2 * TIE).sum(axis=0) - (margin < -2 * TIE).sum(axis=0)
             signs[:, g] += each * sign.T
@@ -308,7 +308,7 @@ def _query_pairs(
     n_table = len(low) * read.atoms.n_clusters
     for part, each in draw_parts(read.atoms.share, max(128, width), n_table):
         theta = read.atoms.strengths[part]
-        margin = np.tanh((theta[:, :, low] - theta[:, :, high]) / 2)
+        margin = win_lead(theta[:, :, low] - theta[:, :, high], _tie_margins(read, part))
         table = np.ascontiguousarray(margin.transpose(0, 2, 1), dtype=np.float32)
         for block in blocks:
             r = responsibilities(read, part, block)
@@ -322,6 +322,12 @@ def _query_pairs(
             lead[:, block.rows] += each * total
             signs[:, block.rows] += each * sign
     return lead, signs
+
+
+def _tie_margins(read: Draws, part: slice) -> FloatArray | None:
+    """Give the tie margins (n_part, 1, 1) of a part of the draws, if ties were learnt."""
+    ties = read.atoms.tie_margin
+    return None if ties is None else ties[part, None, None]
 
 
 # -------------------------------------------------------------------- shared by all summaries

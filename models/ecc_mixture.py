@@ -5,6 +5,10 @@
     theta_km ~ Normal(theta_0m, tau)
     p(x_q, y_q) = sum_k pi_k exp(kappa x_q . c_k) prod_(n of q) BT(y_n | theta_k)^w
 
+Counts with ties or directions (`bayes_ecc.ties` has their likelihood) add what all clusters share,
+
+    delta ~ HalfNormal(tie_margin_scale)      gamma ~ Normal(0, order_effect_scale)
+
 The cluster of a query is summed out, so that the density can be differentiated; the normaliser of
 the von Mises-Fisher part is left out, kappa being given.
 """
@@ -53,6 +57,11 @@ class Priors:
         global ones, in logits.
     tau : float or None
         A value at which to fix tau; None learns it.
+    tie_margin_scale : float
+        Scale of the tie margin's half-normal prior, in logits, where ties are learnt. Equal models
+        tie with chance tanh(margin / 2): at the default of 1, one time in ten or so to one in two.
+    order_effect_scale : float
+        Standard deviation of the order effect, in logits, where it is learnt.
 
     Raises
     ------
@@ -62,19 +71,23 @@ class Priors:
     Examples
     --------
     >>> from bayes_ecc.models.ecc_mixture import Priors
-    >>> Priors(tau_scale=0.5)
-    Priors(weight_alpha=1.0, global_scale=1.0, tau_scale=0.5, tau=None)
+    >>> priors = Priors(tau_scale=0.5)
+    >>> priors.tau_scale, priors.global_scale
+    (0.5, 1.0)
     """
 
     weight_alpha: float | None = 1.0
     global_scale: float | None = 1.0
     tau_scale: float = 1.0
     tau: float | None = None
+    tie_margin_scale: float = 1.0
+    order_effect_scale: float = 0.5
 
     def __post_init__(self) -> None:
-        for name in ("weight_alpha", "global_scale", "tau_scale", "tau"):
+        fixable = ("weight_alpha", "global_scale", "tau")
+        for name in (*fixable, "tau_scale", "tie_margin_scale", "order_effect_scale"):
             value = getattr(self, name)
-            if value is None and name != "tau_scale":
+            if value is None and name in fixable:
                 continue
             if not isinstance(value, int | float | np.number) or not 0 < value < math.inf:
                 raise InputError(f"{name}={value!r} of Priors: give a positive, finite number.")
@@ -161,7 +174,8 @@ def ecc_mixture(
     """Build the mixture, marginal over the queries' clusters.
 
     Free variables are `weights`, `global_strengths`, `tau`, `strengths` and `centroids_raw`;
-    `centroids` are the latter at unit length. What the priors fix is there as a constant. The
+    `centroids` are the latter at unit length; `tie_margin` and `order_effect` where the counts have
+    ties or directions. What the priors fix is there as a constant. The
     observed variable is `joint`: its values are the embeddings, its log-likelihood has
     log p(x_q, y_q) for each query.
 
@@ -170,7 +184,8 @@ def ecc_mixture(
     embeddings : array-like, shape (n_queries, embedding_dim)
         Unit length, two or more dimensions.
     counts : OutcomeCounts
-        Wins per query, from `Comparisons.outcome_counts`.
+        Wins per query, from `Comparisons.outcome_counts`; whether ties and order have a say is
+        theirs.
     n_clusters : int
         Number of clusters (K).
     concentration : float
@@ -219,6 +234,7 @@ def ecc_mixture(
     }
     with pm.Model(coords=coords) as model:
         weights, strengths = _cluster_parameters(inputs)
+        shared = _shared_margins(inputs)
         raw = pm.Normal("centroids_raw", dims=("cluster", "embedding_dim"))
         # The last term only keeps PyMC's default start, all zeros, from being undefined.
         length = pt.sqrt(pt.sum(raw**2, axis=-1, keepdims=True) + _TINY)
@@ -228,8 +244,9 @@ def ecc_mixture(
             weights,
             centroids,
             strengths,
+            *shared,
             logp=_log_joint(inputs),
-            signature="(k),(k,d),(k,m)->(d)",
+            signature="(k),(k,d),(k,m)" + ",()" * len(shared) + "->(d)",
             observed=inputs.embeddings,
             dims=("query", "embedding_dim"),
         )
@@ -327,21 +344,42 @@ def _cluster_parameters(inputs: MixtureInputs) -> tuple[Tensor, Tensor]:
     return weights, pm.Normal("strengths", centre, tau, dims=("cluster", "llm"))
 
 
+def _shared_margins(inputs: MixtureInputs) -> list[Tensor]:
+    """Declare the tie margin and the order effect, where the counts have use for them."""
+    shared = []
+    if inputs.counts.tie_weight is not None:
+        shared.append(pm.HalfNormal("tie_margin", inputs.priors.tie_margin_scale))
+    if inputs.counts.direction is not None:
+        shared.append(pm.Normal("order_effect", 0.0, inputs.priors.order_effect_scale))
+    return shared
+
+
 def _log_joint(inputs: MixtureInputs) -> Any:
     """Make the function that gives log p(x_q, y_q) for each query."""
     wins = pts.as_sparse_variable(sparse.csr_matrix(inputs.counts.matrix * inputs.evidence_power))
     winner, loser = inputs.counts.winner, inputs.counts.loser
+    direction, ties = inputs.counts.direction, inputs.counts.tie_weight
 
     def log_joint(
         value: Tensor,
         weights: Tensor,
         centroids: Tensor,
         strengths: Tensor,
+        *shared: Tensor,
     ) -> Tensor:
         # PyMC gives parameters a leading axis of length 1 to match the axis of the queries.
         weights, centroids, strengths = weights[0], centroids[0], strengths[0]
-        log_win = -pt.softplus(strengths[:, loser] - strengths[:, winner])
+        margins = [margin.flatten()[0] for margin in shared]
+        gap = strengths[:, loser] - strengths[:, winner]
+        if direction is not None:
+            gap -= margins[-1] * direction
+        if ties is not None:
+            gap += margins[0]
+        log_win = -pt.softplus(gap)
         table = pt.log(weights) + inputs.concentration * pt.dot(value, centroids.T)
+        if ties is not None:
+            factor = 2 * margins[0] + pt.log(-pt.expm1(-2 * margins[0]))
+            table += (inputs.evidence_power * ties)[:, None] * factor
         return pm.math.logsumexp(table + pts.structured_dot(wins, log_win.T), axis=-1)
 
     return log_joint

@@ -441,7 +441,8 @@ def test_equal_models_share_a_rank():
 
 def test_scikit_learn_finds_an_estimator():
     model = BradleyTerry(0.3, per_query_mean=True)
-    assert model.get_params() == {"ridge": 0.3, "per_query_mean": True}
+    defaults = {"ties": "half", "order_effect": False}
+    assert model.get_params() == {"ridge": 0.3, "per_query_mean": True, **defaults}
     assert clone(model).get_params() == model.get_params()
     assert model.set_params(ridge=2.0) is model
     assert repr(model) == "BradleyTerry(per_query_mean=True, ridge=2.0)"

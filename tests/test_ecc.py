@@ -552,7 +552,7 @@ def test_scikit_learn_finds_an_estimator():
     assert params["init"] is start
     assert set(params) == {
         "n_clusters", "evidence", "embedding_weight", "temperature", "ridge", "init", "n_init",
-        "max_iter", "tol", "centroid_tol", "rng",
+        "max_iter", "tol", "centroid_tol", "rng", "ties", "order_effect",
     }  # fmt: skip
     np.testing.assert_array_equal(copied.init, start)
     assert estimator.set_params(ridge=0.1, rng=None) is estimator
@@ -564,7 +564,7 @@ def test_scikit_learn_finds_an_estimator():
     assert published.get_params() == {
         "n_clusters": 30, "evidence": "both", "embedding_weight": 3.0, "temperature": 0.1,
         "ridge": 1.0, "init": "dirichlet", "n_init": 1, "max_iter": 300, "tol": 1e-3,
-        "centroid_tol": 1e-2, "rng": None,
+        "centroid_tol": 1e-2, "rng": None, "ties": "half", "order_effect": False,
     }  # fmt: skip
 
 

@@ -28,6 +28,7 @@ ROOMS = [
     "checks",
     "random",
     "coding",
+    "ties",
     "comparisons",
     "reading",
     "parquet",

@@ -68,6 +68,7 @@ def test_sizes_and_names():
     assert set(simulation.parameters) == {
         *("n_queries", "n_models", "n_clusters", "n_topics", "embedding_dim", "per_query"),
         *("spread", "agreement", "topic_signal", "capability_signal", "noise", "coupling", "ties"),
+        *("tie_margin", "order_effect"),
     }
 
 

@@ -29,7 +29,7 @@ class Simulation:
     Attributes
     ----------
     comparisons : Comparisons
-        Ordered, without an effect of the order.
+        Ordered; without an effect of the order unless one was asked for.
     embeddings : ndarray of float32, shape (n_queries, embedding_dim)
         Unit length, one row a query of `comparisons.queries`.
     labels : ndarray of int, shape (n_queries,)
@@ -118,6 +118,8 @@ def simulate(
     noise: float = 1.8,
     coupling: float = 0.1,
     ties: float = 0.0,
+    tie_margin: float = 0.0,
+    order_effect: float = 0.0,
     rng: RandomState = None,
 ) -> Simulation:
     r"""Simulate comparisons whose capability clusters cut across the topics of the embeddings.
@@ -156,6 +158,10 @@ def simulate(
         a tie has probability 2 min(p, 1 - p) times this, taken in equal parts from both sides, so
         that half a win for a tie leaves the expected outcome at p. (Outcomes scatter less then:
         ties of this kind make the truth easier to find, not harder.)
+    tie_margin, order_effect : float
+        Rao and Kupper's tie margin (not negative; ties of this kind and `ties` exclude each other)
+        and what being shown second adds to a margin, both in logits: the likelihood of
+        `bayes_ecc.ties`. Equal models tie with chance tanh(tie_margin / 2).
     rng : int, numpy.random.Generator or None
         Randomness of the draw.
 
@@ -209,11 +215,15 @@ def simulate(
     first = np.where(swap, right[pairs], left[pairs])
     second = np.where(swap, left[pairs], right[pairs])
     cluster = labels[query]
-    p_second = expit(strengths[cluster, second] - strengths[cluster, first])
+    difference = strengths[cluster, second] - strengths[cluster, first] + order_effect
+    p_second = expit(difference)
     half_tie = ties * np.minimum(p_second, 1 - p_second)
+    least, most = p_second - half_tie, p_second + half_tie
+    if tie_margin > 0:
+        least, most = expit(difference - tie_margin), expit(difference + tie_margin)
     uniform = generator.random(len(pairs))
-    outcome = np.where(uniform < p_second + half_tie, 0.5, 0.0)
-    outcome[uniform < p_second - half_tie] = 1.0
+    outcome = np.where(uniform < most, 0.5, 0.0)
+    outcome[uniform < least] = 1.0
     comparisons = Comparisons.from_arrays(
         query,
         first,
@@ -237,6 +247,13 @@ def _check(parameters: Mapping[str, Any]) -> None:
     for name in ("agreement", "coupling", "ties"):
         if check_not_negative(name, parameters[name]) > 1:
             raise InputError(f"{name}={parameters[name]!r}: give a share from 0 to 1.")
+    check_not_negative("tie_margin", parameters["tie_margin"])
+    check_not_negative("order_effect", abs(parameters["order_effect"]))
+    if parameters["ties"] and parameters["tie_margin"]:
+        raise InputError(
+            f"ties={parameters['ties']!r} and tie_margin={parameters['tie_margin']!r} are two ways "
+            "to make ties; give one of them."
+        )
     if not any(parameters[name] for name in ("topic_signal", "capability_signal", "noise")):
         raise InputError(
             "topic_signal, capability_signal and noise are all 0; embeddings need one of them."

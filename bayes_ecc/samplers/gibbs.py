@@ -9,6 +9,7 @@ of models (omega of comparisons with the same log-odds add up to a single variab
     tau | theta_0, z, omega                 slice sampling, strengths integrated out
     theta_k | theta_0, tau, z, omega        Gaussian
     theta_k | theta_0, tau, z               Metropolis step [2]_, omega integrated out
+    tie margin, order effect | theta, z     slice sampling, omega integrated out
     c_k | z                                 von Mises-Fisher at concentration * sum of embeddings
     pi | z                                  Dirichlet
 
@@ -25,6 +26,7 @@ References
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -35,11 +37,12 @@ from scipy import sparse
 from bayes_ecc.samplers.polya_gamma import random_polya_gamma
 from bayes_ecc.samplers.problem import GibbsProblem, GibbsState, cumulative_responsibilities
 from bayes_ecc.samplers.von_mises_fisher import random_von_mises_fisher
+from bayes_ecc.ties import log_tie_factor
 
 type FloatArray = NDArray[np.floating[Any]]
 type IntArray = NDArray[np.integer[Any]]
 
-_SLICE_WIDTH = 0.5  # first bracket of log tau; stepping out doubles as needed
+_SLICE_WIDTH = 0.5  # first bracket, of log tau for one; stepping out widens it as needed
 _SLICE_UPDATES = 2
 _RENEWAL = 0.75  # share of a strength's variance that the Metropolis step proposes anew
 
@@ -132,9 +135,14 @@ def draw_parameters(
     (2, 8)
     """
     weight, signed = _pair_sums(labels, problem)
-    precision, linear = _augmented_likelihood(weight, signed, state.strengths, problem, rng)
+    offsets = None if problem.merge is None else problem.offsets(state)
+    precision, linear = _augmented_likelihood(
+        weight, signed, state.strengths, problem, rng, offsets
+    )
     state = _draw_strengths(precision, linear, state, problem, rng)
     state = _renew_strengths(weight, signed, state, problem, rng)
+    if problem.merge is not None:
+        state = _draw_margins(weight, state, problem, rng)
     members = sparse.csr_array(
         (
             np.ones(len(labels), dtype=problem.embeddings.dtype),
@@ -168,21 +176,36 @@ def _augmented_likelihood(
     strengths: FloatArray,
     problem: GibbsProblem,
     rng: np.random.Generator,
+    offsets: FloatArray | float | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Draw omega; give the precision (K, M, M) and linear term (K, M) of exp(b.t - t.L t / 2)."""
-    difference = strengths[:, problem.lower] - strengths[:, problem.upper]
+    difference = _log_odds(strengths, problem, offsets)
     omega = np.zeros_like(weight)
     seen = weight > 0
     omega[seen] = random_polya_gamma(weight[seen], difference[seen], rng=rng)
-    return _laplacian(omega, problem), 0.5 * signed @ problem.incidence
+    linear = 0.5 * signed
+    if offsets is not None:
+        linear -= omega * offsets
+    return _laplacian(omega, problem), linear @ problem.incidence
+
+
+def _log_odds(
+    strengths: FloatArray, problem: GibbsProblem, offsets: FloatArray | float | None
+) -> FloatArray:
+    """Give the log-odds (K, n_pairs) that `lower` wins."""
+    difference = strengths[:, problem.lower] - strengths[:, problem.upper]
+    return difference if offsets is None else difference + offsets
 
 
 def _laplacian(pair_values: FloatArray, problem: GibbsProblem) -> FloatArray:
     """Sum value * (e_lower - e_upper)(e_lower - e_upper)' over pairs: (K, n_pairs) to (K, M, M)."""
-    n_models = problem.n_models
+    n_models, lower, upper = problem.n_models, problem.lower, problem.upper
+    if problem.merge is not None:
+        pair_values = pair_values @ problem.merge.sums
+        lower, upper = problem.merge.lower, problem.merge.upper
     result = np.zeros((len(pair_values), n_models, n_models))
-    result[:, problem.lower, problem.upper] = -pair_values
-    result[:, problem.upper, problem.lower] = -pair_values
+    result[:, lower, upper] = -pair_values
+    result[:, upper, lower] = -pair_values
     diagonal = np.arange(n_models)
     result[:, diagonal, diagonal] = -result.sum(axis=2)
     return result
@@ -229,10 +252,11 @@ def _renew_strengths(
     On a Gaussian it is an autoregression that accepts always; on the posterior it corrects itself.
     """
     damping = 1 - math.sqrt(1 - _RENEWAL)
+    offsets = None if problem.merge is None else problem.offsets(state)
 
     def local(strengths: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Log density, Cholesky factor of its curvature and proposal mean, for each cluster."""
-        difference = strengths[:, problem.lower] - strengths[:, problem.upper]
+        difference = _log_odds(strengths, problem, offsets)
         size = np.abs(difference)
         tail = np.exp(-size)
         deviation = strengths - state.global_strengths
@@ -272,7 +296,7 @@ def _draw_tau(
     scale: float,
     rng: np.random.Generator,
 ) -> float:
-    """Slice-sample log tau, stepping out [Neal 2003], with the strengths integrated out."""
+    """Slice-sample log tau, with the strengths integrated out."""
 
     def log_density(log_tau: float) -> float:
         square = math.exp(2 * log_tau)
@@ -280,7 +304,51 @@ def _draw_tau(
         gain = square * float((pull_squared / spread).sum()) - float(np.log(spread).sum())
         return 0.5 * gain + log_tau - 0.5 * square / scale**2
 
-    position = math.log(tau)
+    return math.exp(_slice_sample(math.log(tau), log_density, rng))
+
+
+def _draw_margins(
+    weight: FloatArray, state: GibbsState, problem: GibbsProblem, rng: np.random.Generator
+) -> GibbsState:
+    """Slice-sample the log of the tie margin, then the order effect, given the strengths."""
+    seen = np.nonzero(weight)
+    wins, column = weight[seen], seen[1]
+    difference = (state.strengths[:, problem.lower] - state.strengths[:, problem.upper])[seen]
+
+    def log_wins(changed: GibbsState) -> float:
+        offsets = np.broadcast_to(problem.offsets(changed), len(problem.lower))
+        margin = difference + offsets[column]
+        log_win = np.minimum(margin, 0) - np.log1p(np.exp(-np.abs(margin)))
+        return float(wins @ log_win)
+
+    if problem.tie_weight is not None:
+        ties = float(problem.tie_weight.sum())
+
+        def of_log_tie_margin(position: float) -> float:
+            margin = math.exp(position)
+            prior = position - 0.5 * (margin / problem.tie_margin_scale) ** 2
+            factor = float(log_tie_factor(margin)) if ties else 0.0
+            return log_wins(replace(state, tie_margin=margin)) + ties * factor + prior
+
+        start = math.log(state.tie_margin)
+        state = replace(state, tie_margin=math.exp(_slice_sample(start, of_log_tie_margin, rng)))
+    if problem.direction is not None:
+        # a name of its own: the function must see the new tie margin
+        current = state
+
+        def of_order_effect(position: float) -> float:
+            prior = -0.5 * (position / problem.order_effect_scale) ** 2
+            return log_wins(replace(current, order_effect=position)) + prior
+
+        order_effect = _slice_sample(state.order_effect, of_order_effect, rng)
+        state = replace(state, order_effect=order_effect)
+    return state
+
+
+def _slice_sample(
+    position: float, log_density: Callable[[float], float], rng: np.random.Generator
+) -> float:
+    """Move one variable by slice sampling, stepping out [Neal 2003]."""
     height = log_density(position)
     for _ in range(_SLICE_UPDATES):
         level = height - rng.standard_exponential()
@@ -300,7 +368,7 @@ def _draw_tau(
             else:
                 right = candidate
         position = candidate
-    return math.exp(position)
+    return position
 
 
 def _dirichlet(alpha: FloatArray, rng: np.random.Generator) -> FloatArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -12,6 +12,7 @@ from scipy import sparse
 
 from bayes_ecc.comparisons import OutcomeCounts
 from bayes_ecc.errors import InputError
+from bayes_ecc.ties import log_tie_factor
 
 type FloatArray = NDArray[np.floating[Any]]
 type IntArray = NDArray[np.integer[Any]]
@@ -30,6 +31,8 @@ class GibbsState:
     strengths : ndarray, shape (n_clusters, n_models)
     centroids : ndarray, shape (n_clusters, embedding_dim)
         Unit length.
+    tie_margin, order_effect : float
+        What all clusters share; they say nothing where the problem has no ties or directions.
 
     Examples
     --------
@@ -45,6 +48,16 @@ class GibbsState:
     tau: float
     strengths: FloatArray
     centroids: FloatArray
+    tie_margin: float = 0.3
+    order_effect: float = 0.0
+
+
+class Merge(NamedTuple):
+    """How pairs add up to pairs of different models: sums is (n_pairs, n_merged)."""
+
+    sums: sparse.csr_array
+    lower: IntArray
+    upper: IntArray
 
 
 @dataclass(frozen=True)
@@ -60,7 +73,9 @@ class GibbsProblem:
         Weight of the wins times the evidence power.
     winner, loser : ndarray of int, shape (n_columns,)
     lower, upper : ndarray of int, shape (n_pairs,)
-        The two models of each pair that was compared.
+        The two models of each pair that was compared. Where ties or order have a say the two
+        directions of a pair have different log-odds: each column is a pair of its own, winner
+        first.
     incidence : ndarray, shape (n_pairs, n_models)
         1 at `lower` and -1 at `upper`.
     cell_query, cell_pair : ndarray of int, shape (n_cells,)
@@ -71,6 +86,15 @@ class GibbsProblem:
     concentration : float
     weight_alpha, global_scale, tau_scale : float or None
         Priors; None keeps what the state holds.
+    direction : ndarray of int, shape (n_pairs,), or None
+        What multiplies the order effect; None without one.
+    tie_weight : ndarray, shape (n_queries,), or None
+        Weight of the ties times the evidence power; None where ties are half-wins.
+    tie_margin_scale, order_effect_scale : float
+        Priors of the tie margin and the order effect.
+    merge : Merge or None
+        How pairs of the same two models add up; None where ties and order have no say and no two
+        pairs are alike.
 
     Examples
     --------
@@ -103,6 +127,11 @@ class GibbsProblem:
     weight_alpha: float | None
     global_scale: float | None
     tau_scale: float | None
+    direction: IntArray | None = None
+    tie_weight: FloatArray | None = None
+    tie_margin_scale: float = 1.0
+    order_effect_scale: float = 0.5
+    merge: Merge | None = None
 
     @classmethod
     def from_counts(
@@ -117,6 +146,8 @@ class GibbsProblem:
         weight_alpha: float | None = 1.0,
         global_scale: float | None = 1.0,
         tau_scale: float | None = 1.0,
+        tie_margin_scale: float = 1.0,
+        order_effect_scale: float = 0.5,
         dtype: DTypeLike = np.float32,
     ) -> GibbsProblem:
         """Prepare a mixture for sampling.
@@ -137,6 +168,9 @@ class GibbsProblem:
             Standard deviation of the global strengths; None leaves them fixed.
         tau_scale : float or None
             Scale of tau's half-normal prior; None leaves tau fixed.
+        tie_margin_scale, order_effect_scale : float
+            Scales of the tie margin's half-normal and the order effect's normal prior, where the
+            counts have ties and directions.
         dtype : data type
             Precision of what has one value per query: 32-bit is twice as fast.
 
@@ -164,10 +198,18 @@ class GibbsProblem:
         low, high = np.minimum(counts.winner, counts.loser), np.maximum(counts.winner, counts.loser)
         keys, pair = np.unique(low * n_models + high, return_inverse=True)
         lower, upper = keys // n_models, keys % n_models
+        sign = np.where(counts.winner < counts.loser, 1.0, -1.0)
+        merge: Merge | None = None
+        if counts.has_margins:
+            places = np.arange(len(pair))
+            sums = sparse.csr_array((np.ones(len(pair)), (places, pair)))
+            merge = Merge(sums, lower, upper)
+            keys, pair, sign = places, places, np.ones(len(pair))
+            lower, upper = counts.winner, counts.loser
         incidence = np.zeros((len(keys), n_models))
         incidence[np.arange(len(keys)), lower] = 1.0
         incidence[np.arange(len(keys)), upper] = -1.0
-        sign = np.where(counts.winner < counts.loser, 1.0, -1.0)
+        tie_weight = counts.tie_weight
         cell_query = np.repeat(np.arange(len(x)), np.diff(wins.indptr))
         weight = wins.data.astype(float)
         return cls(
@@ -188,7 +230,21 @@ class GibbsProblem:
             weight_alpha=weight_alpha,
             global_scale=global_scale,
             tau_scale=tau_scale,
+            direction=counts.direction,
+            tie_weight=None if tie_weight is None else float(evidence_power) * tie_weight,
+            tie_margin_scale=tie_margin_scale,
+            order_effect_scale=order_effect_scale,
+            merge=merge,
         )
+
+    def offsets(self, state: GibbsState) -> FloatArray | float:
+        """Give what ties and order add to the log-odds of each pair: (n_pairs,), or 0."""
+        offset: FloatArray | float = 0.0
+        if self.direction is not None:
+            offset = state.order_effect * self.direction
+        if self.tie_weight is not None:
+            offset = offset - state.tie_margin
+        return offset
 
 
 def log_joint(state: GibbsState, problem: GibbsProblem) -> FloatArray:
@@ -223,10 +279,15 @@ def log_joint(state: GibbsState, problem: GibbsProblem) -> FloatArray:
     dtype = problem.embeddings.dtype
     directions = (problem.concentration * state.centroids).astype(dtype)
     gap = state.strengths[:, problem.loser] - state.strengths[:, problem.winner]
+    if problem.merge is not None:
+        gap -= problem.offsets(state)
     log_win = -np.maximum(gap, 0) - np.log1p(np.exp(-np.abs(gap)))  # logaddexp is 3 times slower
     table = problem.embeddings @ directions.T
     table += np.log(state.weights).astype(dtype)
     table += problem.wins @ np.ascontiguousarray(log_win.T, dtype=dtype)
+    if problem.tie_weight is not None:
+        factor = problem.tie_weight * log_tie_factor(state.tie_margin)
+        table += factor.astype(dtype)[:, None]
     return table
 
 
@@ -272,6 +333,12 @@ def log_prior(state: GibbsState, problem: GibbsProblem) -> float:
     if problem.tau_scale is not None:
         total += math.log(2) - half_log_2pi - math.log(problem.tau_scale)
         total -= 0.5 * (state.tau / problem.tau_scale) ** 2
+    if problem.tie_weight is not None:
+        total += math.log(2) - half_log_2pi - math.log(problem.tie_margin_scale)
+        total -= 0.5 * (state.tie_margin / problem.tie_margin_scale) ** 2
+    if problem.direction is not None:
+        total -= half_log_2pi + math.log(problem.order_effect_scale)
+        total -= 0.5 * (state.order_effect / problem.order_effect_scale) ** 2
     if problem.weight_alpha is not None:
         alpha = problem.weight_alpha
         total += math.lgamma(n_clusters * alpha) - n_clusters * math.lgamma(alpha)

@@ -29,6 +29,8 @@ from bayes_ecc.samplers.von_mises_fisher import random_von_mises_fisher
 type FloatArray = NDArray[np.floating[Any]]
 type Point = dict[str, NDArray[Any]]
 
+_SHARED = ("tie_margin", "order_effect")
+
 
 class PolyaGammaGibbs(BlockedStep):
     """Update all variables of a model made by `ecc_mixture` by Gibbs sampling.
@@ -167,6 +169,8 @@ class PolyaGammaGibbs(BlockedStep):
             values["weights"] = special.softmax(logits)
         if "tau" in values:
             values["tau"] = np.exp(values["tau"])
+        if "tie_margin" in values:
+            values["tie_margin"] = np.exp(values["tie_margin"])
         values |= self._fixed
         raw = values.pop("centroids_raw")
         length = np.linalg.norm(raw, axis=1, keepdims=True)
@@ -178,6 +182,7 @@ class PolyaGammaGibbs(BlockedStep):
             tau=float(values["tau"]),
             strengths=values["strengths"],
             centroids=centroids,
+            **{name: float(values[name]) for name in _SHARED if name in values},
         ), None
 
     def _write(self, state: GibbsState, raw: FloatArray, point: Point) -> Point:
@@ -189,16 +194,20 @@ class PolyaGammaGibbs(BlockedStep):
             "tau": math.log(state.tau),
             "strengths": state.strengths,
             "centroids_raw": raw,
+            "tie_margin": math.log(state.tie_margin),
+            "order_effect": state.order_effect,
         }
         new = {at: values[name] for name, at in self._names.items()}
         return {at: np.asarray(new[at], dtype=point[at].dtype) for at in point}
 
     def _log_jacobian(self, state: GibbsState, radius: FloatArray) -> float:
-        """Log density of the raw centroids, and the Jacobians of log tau and the weights."""
+        """Log density of the raw centroids, and the Jacobians of the logs and the weights."""
         size = state.centroids.size
         total = -0.5 * float((radius**2).sum()) - 0.5 * size * math.log(2 * math.pi)
         if self._problem.tau_scale is not None:
             total += math.log(state.tau)
+        if self._problem.tie_weight is not None:
+            total += math.log(state.tie_margin)
         if self._problem.weight_alpha is not None:
             total += math.log(len(state.weights)) + float(np.log(state.weights).sum())
         return total
@@ -271,6 +280,8 @@ def initial_values(
         "tau": np.asarray(state.tau),
         "strengths": state.strengths,
         "centroids_raw": radius * state.centroids,
+        "tie_margin": np.asarray(state.tie_margin),
+        "order_effect": np.asarray(state.order_effect),
     }
     return {variable.name: values[variable.name] for variable in model.free_RVs}
 
@@ -289,6 +300,8 @@ def _problem(model: pm.Model, dtype: DTypeLike) -> GibbsProblem:
         weight_alpha=None if "weights" in fixed else priors.weight_alpha,
         global_scale=None if "global_strengths" in fixed else priors.global_scale,
         tau_scale=None if "tau" in fixed else priors.tau_scale,
+        tie_margin_scale=priors.tie_margin_scale,
+        order_effect_scale=priors.order_effect_scale,
         dtype=dtype,
     )
 
