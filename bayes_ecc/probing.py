@@ -157,6 +157,11 @@ def probe_values(
     wanted = _check_information(information)
     read = read_draws(posterior, draws=draws)
     source, models = read.atoms, read.atoms.models
+    if source.tie_margin is not None or source.order_effect is not None:
+        raise InputError(
+            "Probes are valued by their two decisive outcomes, which this posterior, with a tie "
+            "margin or an order effect, does not have; fit with ties='half' and no order effect."
+        )
     signals = read_signals(source, embeddings=embeddings, probes=probes, queries=queries)
     pairs = Pairs.of(len(models))
     ties = _tie_rates(tie_rate, pairs, len(models))

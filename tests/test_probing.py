@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from bayes_ecc import (
+    ECC,
     Comparisons,
     InputError,
     QualityCalibration,
@@ -24,6 +25,7 @@ from bayes_ecc import (
     route,
     route_observed,
     score_probe_values,
+    simulate,
 )
 from bayes_ecc.inference import read_signals
 from bayes_ecc.posterior import atoms, make_posterior
@@ -393,3 +395,11 @@ MODEL = score_model()
 def test_bad_input_is_refused(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         probe_values(make(), embeddings=EMBEDDINGS, **changed)
+
+
+def test_a_posterior_with_ties_of_its_own_is_refused() -> None:
+    data = simulate(n_queries=80, n_models=5, tie_margin=0.6, rng=0)
+    fit = ECC(2, ties="rao_kupper", temperature=0.3, max_iter=500, rng=0)
+    fit.fit(data.comparisons, data.embeddings)
+    with pytest.raises(InputError, match="ties='half'"):
+        probe_values(fit.posterior_, embeddings=data.embeddings[:2])
