@@ -114,6 +114,17 @@ def baselines(
         "random", "global", "labels:NAME", "knn:scores", "knn:comparisons", "probe winner", in the
         honest protocol "better probed" and "fixed pair", and "oracle".
     routed : Routed
+
+    Examples
+    --------
+    >>> from bayes_ecc.routing_baselines import baselines
+    >>> from bayes_ecc.routing_study import routing_example
+    >>> _, task = routing_example()
+    >>> found = dict(baselines(task))
+    >>> bool(found["random"].quality.mean() < found["global"].quality.mean())
+    True
+    >>> bool((found["oracle"].quality == task.scores.max(axis=1)).all())
+    True
     """
     n_queries, n_models = task.scores.shape
     row = np.arange(n_queries)

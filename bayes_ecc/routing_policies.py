@@ -35,6 +35,8 @@ PRICES = (0.0, 0.01, 0.03, 0.05, 0.075, 0.09, 0.1, 0.11, 0.13, 0.15, 0.2)
 class Router(NamedTuple):
     """A posterior with everything that routing by it learns from training queries.
 
+    Made by `make_router`, run by `policies`.
+
     Attributes
     ----------
     name : str
@@ -176,6 +178,18 @@ def policies(router: Router, task: RoutingTask, *, price: float) -> Iterator[tup
     ------
     name : str
     routed : Routed
+
+    Examples
+    --------
+    >>> from bayes_ecc import ECC
+    >>> from bayes_ecc.routing_policies import make_router, policies
+    >>> from bayes_ecc.routing_study import routing_example
+    >>> _, task = routing_example()
+    >>> fit = ECC(3, embedding_weight=1.0, rng=0)
+    >>> fit = fit.fit(task.split.train, task.split.train_embeddings)
+    >>> found = dict(policies(make_router("ecc", fit.posterior_, task), task, price=0.03))
+    >>> bool(found["ecc+stop"].cost.mean() < found["ecc+value"].cost.mean())
+    True
     """
     name = router.name
     several = int((router.draws.atoms.share > 0).sum()) > 1

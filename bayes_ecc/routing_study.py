@@ -303,6 +303,15 @@ def coverage_curve(
         `coverage`, least `confidence` answered, mean `quality`, `regret` (behind the oracle) and
         `over_global` of the answered queries. Queries are taken by falling confidence, equally
         sure ones in their order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayes_ecc.routing_study import coverage_curve
+    >>> quality, sure = np.array([1.0, 0.0, 1.0, 0.0]), np.array([0.9, 0.2, 0.8, 0.1])
+    >>> curve = coverage_curve(quality, sure, oracle=np.ones(4), baseline=np.zeros(4))
+    >>> curve[4]["coverage"], curve[4]["quality"], curve[-1]["quality"]
+    (0.5, 1.0, 0.5)
     """
     order = np.argsort(-confidence, kind="stable")
     found = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from bayes_ecc import (
 )
 from bayes_ecc.cli import main
 from bayes_ecc.evaluation import EvaluationSettings
-from bayes_ecc.quality import calibration_table, quality_calibration_error
 from bayes_ecc.routing_baselines import (
     Routed,
     baselines,
@@ -543,33 +543,59 @@ def test_predicted_quality_of_routed_models_holds_on_new_queries(
             assert abs(way.expected.mean() - way.quality.mean()) < 0.05, policy
 
 
+@pytest.mark.statistical
+def test_answering_less_gets_better_answers(shared_data: Path, shared_protocol: Path) -> None:
+    bundle, split = frozen(shared_data, shared_protocol, "routerdc", 0)
+    task = make_task(bundle, split, "published", rng=0)
+    fit = BayesianECC(
+        30, concentration=8.0, probe_power=8.0, chains=2, tune=150, draws=100, cores=1,
+        checks=False, rng=0,
+    ).fit(split.train, split.train_embeddings)  # fmt: skip
+    curves = run_task(task, {"bayes": fit.posterior_}).curves
+    for policy in ("bayes", "bayes+probe"):
+        quality = np.array([point["quality"] for point in curves["abstention"][policy]["p_best"]])
+        coverage = np.linspace(0.1, 1, 10)
+        noise = 0.4 / np.sqrt(coverage * len(task.queries))
+        assert (np.diff(quality) < 2 * noise[:-1]).all(), policy
+        assert quality[2] > quality[-1] + 0.03, policy
+    for policy in ("bayes", "bayes:score"):
+        found = curves["calibration"][policy]
+        assert abs(found["expected"] - found["realised"]) < 0.05, policy
+        assert found["error"] < 0.08, policy  # 0.03 of it is the noise of bins of 95 queries
+
+
 # -------------------------------------------------------------------- simulation
 
 
-def simulated_posterior(rng: int, n_queries: int = 1500) -> tuple[Any, Any, Any]:
-    truth = simulate(
-        n_queries, 5, 3, spread=0.7, agreement=0.5, topic_signal=0.3, capability_signal=1.2,
-        noise=1.0, coupling=0.0, rng=rng,
-    )  # fmt: skip
-    train, test = truth.comparisons.split(0.5, rng=rng)
-    rows = pd.Index(truth.comparisons.queries)
-    embeddings = truth.embeddings[rows.get_indexer(train.queries)]
-    fit = BayesianECC(
-        3, concentration=16.0, probe_power=1.0, chains=2, tune=200, draws=200, cores=1,
-        checks=False, starts="em", rng=rng,
-    ).fit(train, embeddings)  # fmt: skip
-    return truth, fit.posterior_, rows.get_indexer(test.queries)
-
-
 @pytest.mark.statistical
-def test_probability_of_being_best_is_calibrated_in_simulation() -> None:
+def test_probability_of_being_best_is_calibrated_in_simulation(
+    replications: Callable[[int, int], int],
+) -> None:
+    """Of all clusters of many data sets, as many have the chosen model as their best as is said.
+
+    The queries of one cluster share their best model, so a cluster of a data set counts once.
+    """
     predicted, realised = [], []
-    for rng in range(4):
-        truth, posterior, test = simulated_posterior(rng)
-        found = route(posterior, embeddings=truth.embeddings[test], policy="p_best")
-        best = truth.strengths[truth.labels[test]].argmax(axis=1)
-        predicted.append(found["chosen_p_best"].values)
-        realised.append((found["choice"].values == best).astype(float))
-    p, y = np.concatenate(predicted), np.concatenate(realised)
-    print(calibration_table(p, y), p.mean(), y.mean())
-    assert quality_calibration_error(p, y) < 0.1
+    for rng in range(replications(60, 16)):
+        truth = simulate(
+            400, 5, 3, n_topics=2, per_query=3, spread=0.6, agreement=0.4, topic_signal=0.1,
+            capability_signal=1.5, noise=0.8, coupling=0.0, rng=rng,
+        )  # fmt: skip
+        train, test = truth.comparisons.split(0.5, rng=rng)
+        position = pd.Index(truth.comparisons.queries).get_indexer
+        fit = BayesianECC(
+            3, concentration=16.0, probe_power=1.0, chains=1, tune=150, draws=200, cores=1,
+            checks=False, starts="em", rng=rng,
+        ).fit(train, truth.embeddings[position(train.queries)])  # fmt: skip
+        rows = position(test.queries)
+        found = route(fit.posterior_, embeddings=truth.embeddings[rows], policy="p_best")
+        label = truth.labels[rows]
+        right = found["choice"].values == truth.strengths[label].argmax(axis=1)
+        for cluster in range(3):
+            predicted.append(found["chosen_p_best"].values[label == cluster].mean())
+            realised.append(right[label == cluster].mean())
+    p, y = np.array(predicted), np.array(realised)
+    for chosen in (p > 0, p < 0.75, p >= 0.75):
+        error = np.sqrt((p * (1 - p))[chosen].sum())
+        assert abs((y - p)[chosen].sum()) < 3 * error
+    assert y[p >= 0.75].mean() > y[p < 0.75].mean() + 0.1

@@ -277,10 +277,13 @@ def _heading(protocol: Mapping[str, Any]) -> str:
 def _curves(result: Mapping[str, Any], width: int) -> list[str]:
     """Tell of probing at several prices, and of the calibration of predicted quality."""
     lines = []
+    several = len(result["protocol"]["counts"]) > 1
+    of_first = f", seed {result['protocol']['counts'][0]['seed']}" if several else ""
     for method, curve in result["probing"].items():
         columns = [
             Column(
-                f"{method}, price of a unit of cost", [f"{point['price']:g}" for point in curve]
+                f"{method}{of_first}, price of a unit of cost",
+                [f"{point['price']:g}" for point in curve],
             ),
             Column("quality", [f"{point['quality']:.3f}" for point in curve]),
             Column("calls", [f"{point['calls']:.2f}" for point in curve]),
@@ -292,7 +295,7 @@ def _curves(result: Mapping[str, Any], width: int) -> list[str]:
         gaps = ", ".join(
             f"{name} {one['expected'] - one['realised']:+.3f}" for name, one in found.items()
         )
-        text = f"Predicted quality of the chosen models less what they got: {gaps}."
+        text = f"Predicted quality of the chosen models less what they got{of_first}: {gaps}."
         if result["protocol"]["undecided"] == "test":
             text += (
                 " Queries with too few decisive comparisons are all among the test queries here "
