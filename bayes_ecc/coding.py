@@ -52,8 +52,9 @@ def read_identifiers(values: Any, name: str) -> pd.Index:
         raise InputError(
             f"{name} must be all strings or all integers, not {index.dtype}; convert them first."
         )
-    elif any("\0" in value for value in index if isinstance(value, str)):
-        raise InputError(f"{name} holds the NUL character, which no file can; remove it.")
+    for value in index:
+        if isinstance(value, str) and "\0" in value:
+            raise InputError(f"{name} holds {value!r}; names must not contain the NUL character.")
     return index.rename(None)
 
 

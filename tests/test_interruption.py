@@ -26,6 +26,9 @@ TUNE, DRAWS = 10, 60
 def interrupt(monkeypatch):
     """Send the signal of Ctrl-C to this process once a chain has come to a draw."""
 
+    # A process started in the background ignores the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
     def at(chain, drawn):
         original = sampling._StopAfterInterruption.__call__
 
@@ -36,7 +39,8 @@ def interrupt(monkeypatch):
 
         monkeypatch.setattr(sampling._StopAfterInterruption, "__call__", call)
 
-    return at
+    yield at
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")

@@ -192,7 +192,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json is not None:
         check_writable(args.json, "--json")
     if args.frozen is not None:
-        _check_frozen(args, seeds)
+        check_frozen(args, seeds)
     bundle = load_bundle(args.bundle)
     excluded = listed(args.exclude_models, lambda name: name in bundle.models)
     drawing = {
@@ -201,8 +201,8 @@ def run(args: argparse.Namespace) -> int:
     }
     result = evaluate(
         bundle,
-        _splits(bundle, args.frozen, seeds, excluded, drawing),
-        _methods(args.methods, bundle),
+        make_splits(bundle, args.frozen, seeds, excluded, drawing),
+        read_methods(args.methods, bundle),
         EvaluationSettings(
             n_clusters=args.clusters,
             embedding_weight=args.embedding_weight,
@@ -230,7 +230,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check_frozen(args: argparse.Namespace, seeds: range) -> None:
+def check_frozen(args: argparse.Namespace, seeds: range) -> None:
+    """Refuse a folder that lacks a seed's file; say which options have no effect."""
     if not args.frozen.is_dir():
         raise InputError(f"--frozen: there is no folder {args.frozen}.")
     for seed in seeds:
@@ -251,7 +252,7 @@ def _frozen_file(folder: Path, seed: int) -> Path:
     return folder / f"seed_{seed}.parquet"
 
 
-def _splits(
+def make_splits(
     bundle: Bundle,
     frozen: Path | None,
     seeds: range,
@@ -278,7 +279,8 @@ def _splits(
             )
 
 
-def _methods(values: list[str] | None, bundle: Bundle) -> list[str]:
+def read_methods(values: list[str] | None, bundle: Bundle) -> list[str]:
+    """Read the names of methods, separated by commas."""
     from bayes_ecc.evaluation import check_method
 
     def is_method(name: str) -> bool:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from bayes_ecc.cli.evaluate import (
     DRAWING,
-    _check_frozen,
-    _methods,
-    _splits,
     add_bayes_options,
+    check_frozen,
+    make_splits,
+    read_methods,
 )
 from bayes_ecc.cli.options import add_seed, listed, number, number_or_auto, whole
 from bayes_ecc.cli.output import (
@@ -165,7 +165,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json is not None:
         check_writable(args.json, "--json")
     if args.frozen is not None:
-        _check_frozen(args, seeds)
+        check_frozen(args, seeds)
     bundle = load_bundle(args.bundle)
     if bundle.scores is None:
         raise InputError(
@@ -178,11 +178,11 @@ def run(args: argparse.Namespace) -> int:
         for name, default in DRAWING.items()
     }
     drawing["source"] = "scores"
-    methods = _methods(args.methods or ["embedding,comparisons,ecc,bayes"], bundle)
+    methods = read_methods(args.methods or ["embedding,comparisons,ecc,bayes"], bundle)
     undecided: Undecided = args.undecided or ("test" if args.frozen is not None else "share")
     result = study_routing(
         bundle,
-        _splits(bundle, args.frozen, seeds, excluded, drawing),
+        make_splits(bundle, args.frozen, seeds, excluded, drawing),
         methods,
         EvaluationSettings(
             n_clusters=args.clusters,
