@@ -12,9 +12,16 @@ from types import ModuleType
 import numpy as np
 
 from bayes_ecc.cli.output import Column, definitions, format_table, terminal_width
-from benchmarks import copies, em_iteration, memory
+from benchmarks import bayes_memory, copies, em_iteration, gibbs, memory, small_data
 
-BENCHMARKS: dict[str, ModuleType] = {"em": em_iteration, "memory": memory, "copies": copies}
+BENCHMARKS: dict[str, ModuleType] = {
+    "em": em_iteration,
+    "memory": memory,
+    "copies": copies,
+    "gibbs": gibbs,
+    "bayes_memory": bayes_memory,
+    "small_data": small_data,
+}
 
 
 def load() -> str:
@@ -32,9 +39,10 @@ def main() -> int:
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"which to run: {', '.join(BENCHMARKS)} (default: all)",
+        help=f"which to run: {', '.join(BENCHMARKS)} (default: all but those that take an hour)",
     )
-    names = parser.parse_args().names or list(BENCHMARKS)
+    quick = [name for name, b in BENCHMARKS.items() if not getattr(b, "ON_REQUEST", False)]
+    names = parser.parse_args().names or quick
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
