@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
 from bayes_ecc.comparisons import Comparisons
@@ -162,12 +163,13 @@ class _InnerProblem:
             order_effect_scale=self.priors.order_effect_scale,
         )
         states = []
-        for rng in np.random.default_rng(split.seed).spawn(_CHAINS):
-            state = self._random_start(problem, rng)
-            for sweep in range(_TUNE + _DRAWS):
-                state = gibbs_sweep(state, problem, rng)[0]
-                if sweep >= _TUNE and sweep % _THIN == 0:
-                    states.append(state)
+        with threadpool_limits(1, user_api="blas"):  # more gain nothing
+            for rng in np.random.default_rng(split.seed).spawn(_CHAINS):
+                state = self._random_start(problem, rng)
+                for sweep in range(_TUNE + _DRAWS):
+                    state = gibbs_sweep(state, problem, rng)[0]
+                    if sweep >= _TUNE and sweep % _THIN == 0:
+                        states.append(state)
         margins = np.array([(state.tie_margin, state.order_effect) for state in states]).T
         found = Atoms(
             strengths=np.stack([state.strengths for state in states]),

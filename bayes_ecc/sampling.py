@@ -13,6 +13,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from bayes_ecc.errors import InputError
 from bayes_ecc.samplers import PolyaGammaGibbs
@@ -86,7 +87,10 @@ def sample_mixture(
     }
     if used == 1:
         common["callback"] = _StopAfterInterruption(tune + draws)
-    with model, warnings.catch_warnings():
+    # Matrices here are too small for threads of linear algebra to gain anything, and chains that
+    # each start as many as there are processors take several times as long. PyMC itself limits
+    # them in processes that are not forked; forked ones inherit the limit from here.
+    with model, threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
         # numba says so of every graph that holds data of some size; nothing follows from it
         warnings.filterwarnings("ignore", "Cannot cache compiled function")
         try:
