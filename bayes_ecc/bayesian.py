@@ -23,7 +23,7 @@ from bayes_ecc.checks import (
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.diagnostics import attach, diagnose
 from bayes_ecc.ecc import ECC, read_start
-from bayes_ecc.embeddings import SphereProjection, unit_embeddings
+from bayes_ecc.embeddings import SphereProjection, blank_embeddings, unit_embeddings
 from bayes_ecc.errors import ConvergenceWarning, InputError, NotFittedError
 from bayes_ecc.evidence import invariants, log_prior_terms, pointwise_log_likelihood
 from bayes_ecc.inference import PosteriorPredictions, softmax_rows
@@ -74,7 +74,8 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         Embeddings are projected to this many dimensions (at most as many as they have); None keeps
         them. In hundreds of dimensions a tempered concentration blurs the centroids.
     priors : Priors, optional
-        ``Priors()`` by default.
+        ``Priors()`` by default. With one cluster there is nothing to pool: its strengths then have
+        a normal prior around 0, of the spread that both parts of ``Priors()`` have together.
     sampler : {"gibbs", "nuts", "advi"}
         Gibbs is exact and fast; NUTS is for small problems and as a referee; "advi" is an
         approximation, and said to be one wherever it is shown.
@@ -231,15 +232,16 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         }
         return cls(used["n_clusters"], **{**arguments, **changed})
 
-    def fit(self, comparisons: Comparisons, embeddings: ArrayLike) -> Self:
+    def fit(self, comparisons: Comparisons, embeddings: ArrayLike | None = None) -> Self:
         """Sample the posterior.
 
         Parameters
         ----------
         comparisons : Comparisons
             Training comparisons. A query without any takes part through its embedding.
-        embeddings : array-like, shape (n_queries, embedding_dim)
-            Row i belongs to `comparisons.queries[i]`.
+        embeddings : array-like, shape (n_queries, embedding_dim), optional
+            Row i belongs to `comparisons.queries[i]`. Without any, clusters are found by the
+            comparisons alone, and `concentration` is 0.
 
         Returns
         -------
@@ -257,10 +259,16 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
             If a check of the fit failed, naming it, or sampling was interrupted.
         """
         check_comparisons(comparisons)
-        unit = unit_embeddings(embeddings, queries=comparisons.queries)
+        embedded = embeddings is not None
+        if embedded:
+            unit = unit_embeddings(embeddings, queries=comparisons.queries)
+        else:
+            unit = blank_embeddings(comparisons.n_queries)
         rng = as_generator(self.rng)
         settings = self._checked(comparisons, unit)
-        priors = self.priors or Priors()
+        if not embedded:
+            settings = _without_embeddings(settings)
+        priors = self.priors or _default_priors(settings.n_clusters)
         if "auto" in (settings.concentration, settings.probe_power):
             self.selection_ = choose_settings(
                 comparisons, unit, settings, priors, rng, cores=self.cores, progress=self.progress
@@ -306,7 +314,7 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         }
         self.n_iter_ = self.tune + self.draws
         found = _align(trace["posterior"].to_dataset(), references, projected, counts, settings)
-        self._learn(found, trace, comparisons, unit, projection, settings, priors)
+        self._learn(found, trace, comparisons, (unit, embedded), projection, settings, priors)
         if self.checks and self.diagnosis_.failed:
             warnings.warn(
                 f"Checks of this fit failed: {', '.join(self.diagnosis_.failed)}. diagnosis_ "
@@ -392,7 +400,7 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         found: xr.Dataset,
         trace: xr.DataTree,
         comparisons: Comparisons,
-        unit: FloatArray,
+        embeddings: tuple[FloatArray, bool],
         projection: SphereProjection | None,
         settings: MixtureSettings,
         priors: Priors,
@@ -426,7 +434,8 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
             estimator=type(self).__name__,
             settings={**arguments, **self.settings_},
             projection=projection,
-            training=(comparisons, unit),
+            training=(comparisons, embeddings[0]),
+            embedded=embeddings[1],
             groups=groups,
         )
         tree.attrs["sampler"] = self.sampler
@@ -535,6 +544,25 @@ def _responsibilities(chain: xr.Dataset, problem: GibbsProblem) -> Iterator[Floa
             **{name: float(draws[draw]) for name, draws in shared.items()},
         )
         yield softmax_rows(log_joint(state, problem))[0]
+
+
+def _default_priors(n_clusters: int) -> Priors:
+    """Give the default priors; one cluster cannot tell its strengths from the global ones."""
+    if n_clusters > 1:
+        return Priors()
+    usual = Priors()
+    assert usual.global_scale is not None
+    return Priors(global_scale=None, tau=float(np.hypot(usual.global_scale, usual.tau_scale)))
+
+
+def _without_embeddings(settings: MixtureSettings) -> MixtureSettings:
+    """Leave embeddings no say."""
+    if settings.concentration not in ("auto", 0):
+        raise InputError(
+            f"concentration={settings.concentration!r} has nothing to act on without embeddings; "
+            "give embeddings to fit, or leave it at 'auto'."
+        )
+    return settings._replace(concentration=0.0, embedding_dim=None)
 
 
 def _number_or_auto(name: str, value: Any) -> float | Literal["auto"]:

@@ -26,7 +26,7 @@ from bayes_ecc.checks import (
 )
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.em import EMData, EMSettings, Evidence, State, fit_clusters, run_em
-from bayes_ecc.embeddings import unit_embeddings
+from bayes_ecc.embeddings import blank_embeddings, unit_embeddings
 from bayes_ecc.errors import ConvergenceWarning, InputError
 from bayes_ecc.inference import PosteriorPredictions
 from bayes_ecc.posterior import identifiers, make_posterior
@@ -116,7 +116,7 @@ class ECC(PosteriorPredictions, BaseEstimator):
         Zero-sum within a cluster.
     centroids_ : xarray.DataArray, dims (cluster, embedding_dim)
         Unit length; zero for a cluster that was empty from the start, or whose embeddings cancel.
-    objective_ : ndarray, shape (n_iter_,)
+    objective_ : ndarray, shape (n_iterations,)
         The objective after every iteration of the start that was kept.
     n_iter_ : int
         Its iterations.
@@ -177,16 +177,17 @@ class ECC(PosteriorPredictions, BaseEstimator):
         self.centroid_tol = centroid_tol
         self.rng = rng
 
-    def fit(self, comparisons: Comparisons, embeddings: ArrayLike) -> Self:
+    def fit(self, comparisons: Comparisons, embeddings: ArrayLike | None = None) -> Self:
         """Fit the clusters.
 
         Parameters
         ----------
         comparisons : Comparisons
             Training comparisons. A query without any takes part through its embedding.
-        embeddings : array-like, shape (n_queries, embedding_dim)
+        embeddings : array-like, shape (n_queries, embedding_dim), optional
             Row i belongs to `comparisons.queries[i]`. Rows are brought to unit length; no copy is
-            made if they have it, and float32 stays float32.
+            made if they have it, and float32 stays float32. Without any, clusters are found by
+            the comparisons alone, and `embedding_weight` is 0.
 
         Returns
         -------
@@ -207,10 +208,16 @@ class ECC(PosteriorPredictions, BaseEstimator):
             among the others is the prior's.
         """
         check_comparisons(comparisons)
-        unit = unit_embeddings(embeddings, queries=comparisons.queries)
+        embedded = embeddings is not None
+        if embedded:
+            unit = unit_embeddings(embeddings, queries=comparisons.queries)
+        else:
+            unit = blank_embeddings(comparisons.n_queries)
         self._check_parameters(comparisons.n_queries)
+        if not embedded and self.evidence == "embedding":
+            raise InputError("evidence='embedding' needs embeddings; give them to fit.")
         rng = as_generator(self.rng)
-        settings = self._settings(comparisons, unit, rng)
+        settings = self._settings(comparisons, unit if embedded else None, rng)
         n_clusters = int(settings["n_clusters"])
         data = EMData.from_comparisons(
             comparisons, unit, ties=self.ties, order_effect=bool(self.order_effect)
@@ -222,7 +229,7 @@ class ECC(PosteriorPredictions, BaseEstimator):
             embedding_weight=float(settings["embedding_weight"]),
             temperature=float(settings["temperature"]),
             ridge=float(settings["ridge"]),
-            evidence=self.evidence,
+            evidence=self.evidence if embedded else "comparisons",
         )
         best, history, converged = self._best_start(data, em, n_clusters, rng)
         if not em.uses_comparisons:
@@ -237,7 +244,7 @@ class ECC(PosteriorPredictions, BaseEstimator):
                 stacklevel=2,
             )
         self.settings_ = {**settings, "n_clusters": n_clusters}
-        self._learn(comparisons, unit, em, best, history, converged)
+        self._learn(comparisons, unit, embedded, em, best, history, converged)
         return self
 
     # ---------------------------------------------------------------- fitting
@@ -306,10 +313,12 @@ class ECC(PosteriorPredictions, BaseEstimator):
         return best
 
     def _settings(
-        self, comparisons: Comparisons, embeddings: FloatArray, rng: np.random.Generator
+        self, comparisons: Comparisons, embeddings: FloatArray | None, rng: np.random.Generator
     ) -> dict[str, Any]:
         """Give the four settings as numbers, those that are "auto" chosen on inner splits."""
         given = {name: getattr(self, name) for name in AUTO_GRID}
+        if embeddings is None:
+            given["embedding_weight"] = 0.0
         chosen = [name for name, value in given.items() if _is_auto(value)]
         if not chosen:
             return given
@@ -333,12 +342,12 @@ class ECC(PosteriorPredictions, BaseEstimator):
                 f"which {chosen[0]}='auto' needs; give numbers, or init='dirichlet'."
             )
         candidate = clone(self).set_params(**start, n_init=1)
-        splits = inner_splits(comparisons, _AUTO_SPLITS, rng=rng)
+        splits = inner_splits(comparisons, _AUTO_SPLITS, n_probes=None, rng=rng)
         self.selection_ = search(
             evaluate_on_splits(candidate, embeddings, splits),
             grid,
             start={name: start[name] for name in chosen},
-            progress=None if len(embeddings) > _LARGE_SEARCH else False,
+            progress=None if comparisons.n_queries > _LARGE_SEARCH else False,
         )
         return {**start, **self.selection_.best}
 
@@ -346,6 +355,7 @@ class ECC(PosteriorPredictions, BaseEstimator):
         self,
         comparisons: Comparisons,
         unit: FloatArray,
+        embedded: bool,
         em: EMSettings,
         best: State,
         history: Sequence[float],
@@ -376,6 +386,7 @@ class ECC(PosteriorPredictions, BaseEstimator):
             estimator="ECC",
             settings={**self.get_params(), **self.settings_},
             training=(comparisons, unit),
+            embedded=embedded,
             groups={
                 "posterior": xr.Dataset(
                     {name: (("chain", "draw"), [[value]]) for name, value in learnt.items()}

@@ -99,6 +99,13 @@ def unit_embeddings(
     return values / length[:, None]
 
 
+def blank_embeddings(n_queries: int) -> FloatArray:
+    """Give embeddings that tell no queries apart, for fits without any: (n_queries, 2)."""
+    blank = np.zeros((n_queries, 2), dtype=np.float32)
+    blank[:, 0] = 1
+    return blank
+
+
 def _lengths(values: FloatArray) -> FloatArray:
     with np.errstate(over="ignore", invalid="ignore"):
         return np.sqrt(np.einsum("ij,ij->i", values, values))

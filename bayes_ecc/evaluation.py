@@ -190,7 +190,7 @@ def check_method(name: str, bundle: Bundle) -> tuple[str, str]:
     Raises
     ------
     InputError
-        If there is no such method, or the bundle has no such label.
+        If there is no such method, or the bundle lacks the label or the embeddings it reads.
 
     Examples
     --------
@@ -208,6 +208,11 @@ def check_method(name: str, bundle: Bundle) -> tuple[str, str]:
         )
     if kind == "labels":
         bundle.labels(detail)
+    if kind == "embedding" and bundle.embeddings is None:
+        raise InputError(
+            f"The method 'embedding' clusters embeddings, and the bundle {bundle.name!r} has none; "
+            "name other methods, or put embeddings.npy beside its queries."
+        )
     return kind, detail
 
 

@@ -53,10 +53,10 @@ def read_signals(
     Raises
     ------
     InputError
-        If neither is given, they do not belong to the same queries, or `queries` are no
-        identifiers.
+        If neither is given to a fit that had embeddings, they do not belong to the same queries,
+        or `queries` are no identifiers.
     """
-    if embeddings is None and probes is None:
+    if embeddings is None and probes is None and posterior.embedded:
         raise InputError("Give embeddings, probes, or both; without them all queries look alike.")
     if probes is not None and not isinstance(probes, Comparisons):
         raise InputError(
@@ -78,6 +78,11 @@ def read_signals(
         if posterior.projection is not None:
             unit = posterior.projection.transform(unit)
         elif unit.shape[1] != posterior.centroids.shape[2]:
+            if not posterior.embedded:
+                raise InputError(
+                    "This fit was made without embeddings, so they tell it nothing of new queries; "
+                    "leave embeddings out, or fit again with those of the training queries."
+                )
             raise InputError(
                 f"embeddings has {unit.shape[1]} dimensions, the fit was made with "
                 f"{posterior.centroids.shape[2]}; use the same encoder."
@@ -87,7 +92,8 @@ def read_signals(
     counts = None
     if probes is not None:
         counts = posterior.outcome_counts(probes, per_query_mean=posterior.rule == "per_query_mean")
-    assert index is not None  # one of the two was given
+    if index is None:  # nothing is known: a query like any other
+        index = pd.RangeIndex(1)
     return Signals(index, unit, counts)
 
 
@@ -198,7 +204,8 @@ def predict_responsibilities(
     posterior : xarray.DataTree
         From any estimator of this library.
     embeddings : array-like, shape (n_queries, embedding_dim), optional
-        From the encoder of the fit.
+        From the encoder of the fit. A fit without embeddings needs none; with nothing known of
+        them, its queries are like any other.
     probes : Comparisons, optional
         Comparisons known of these queries, any number a query; row i of `embeddings` belongs to
         `probes.queries[i]`.

@@ -84,9 +84,13 @@ def choose_settings(
     SearchResult
         Its `best` holds concentration and probe_power.
     """
-    splits = inner_splits(comparisons, _SPLITS, rng=rng)
+    splits = inner_splits(comparisons, _SPLITS, n_probes=None, rng=rng)
     problems = [_InnerProblem(split, embeddings, settings, priors) for split in splits]
-    powers = (settings.probe_power,) if settings.probe_power != "auto" else PROBE_POWER_GRID
+    powers: Sequence[float] = PROBE_POWER_GRID
+    if settings.probe_power != "auto":
+        powers = (settings.probe_power,)
+    elif not any(len(split.probes) for split in splits):
+        powers = (settings.evidence_power,)  # nothing to choose by: a vote like any other
     large = comparisons.n_queries * settings.n_clusters > _WORTH_PROCESSES
     workers = min(_SPLITS, cores or os.cpu_count() or 1) if large else 1
     losses: dict[float, dict[float, list[float]]] = {}
@@ -184,7 +188,8 @@ class _InnerProblem:
             tie_margin=None if self.counts.tie_weight is None else margins[0],
             order_effect=None if self.counts.direction is None else margins[1],
         )
-        signals = read_signals(found, embeddings=self.held_out, probes=split.probes)
+        probes = split.probes if len(split.probes) else None
+        signals = read_signals(found, embeddings=self.held_out, probes=probes)
         return {
             power: bt_loss(
                 win_probabilities(found.with_probe_power(power), signals, split.scored),
@@ -194,7 +199,7 @@ class _InnerProblem:
         }
 
     def _random_start(self, problem: GibbsProblem, rng: np.random.Generator) -> GibbsState:
-        """Let queries join the nearest of K of their own; parameters follow."""
+        """Let queries join the nearest of K of their own, or any; parameters follow."""
         n_clusters = problem.n_clusters
         few = len(problem.embeddings) < n_clusters
         seeds = problem.embeddings[rng.choice(len(problem.embeddings), n_clusters, replace=few)]
@@ -205,4 +210,7 @@ class _InnerProblem:
             strengths=np.zeros((n_clusters, problem.n_models)),
             centroids=seeds.astype(float),
         )
-        return draw_parameters((problem.embeddings @ seeds.T).argmax(axis=1), state, problem, rng)
+        labels = (problem.embeddings @ seeds.T).argmax(axis=1)
+        if problem.concentration == 0:
+            labels = rng.integers(n_clusters, size=len(labels))
+        return draw_parameters(labels, state, problem, rng)

@@ -56,6 +56,8 @@ class Atoms:
         Model names, in the order of the last axis of `strengths`.
     tie_margin, order_effect : ndarray, shape (S,), or None
         What ties and order add to margins; None where they were not learnt.
+    embedded : bool
+        False if the fit had no embeddings, so that comparisons alone tell queries apart.
 
     Examples
     --------
@@ -77,6 +79,7 @@ class Atoms:
     models: pd.Index
     tie_margin: FloatArray | None = None
     order_effect: FloatArray | None = None
+    embedded: bool = True
 
     def __len__(self) -> int:
         return len(self.share)
@@ -133,6 +136,7 @@ def make_posterior(
     projection: SphereProjection | None = None,
     chain_weights: FloatArray | None = None,
     training: tuple[Comparisons, FloatArray] | None = None,
+    embedded: bool = True,
     groups: Mapping[str, xr.Dataset] | None = None,
 ) -> xr.DataTree:
     """Build the container from arrays.
@@ -160,6 +164,8 @@ def make_posterior(
     training : (Comparisons, ndarray), optional
         What was fitted, embeddings before projection: kept (as references) as observed_data and
         constant_data, so that training queries can be looked up later.
+    embedded : bool
+        False if the embeddings are blank.
     groups : mapping of str to xarray.Dataset, optional
         Further groups (sample_stats, log_likelihood, ...); a "posterior" or "constant_data" among
         them is merged into the one made here.
@@ -220,6 +226,7 @@ def make_posterior(
     for name, dataset in (groups or {}).items():
         contents[name] = contents[name].merge(dataset) if name in contents else dataset
     contents["constant_data"].attrs["evidence_rule"] = rule
+    contents["constant_data"].attrs["embedded"] = int(embedded)
     if training is not None:
         contents["constant_data"].attrs["ordered"] = int(training[0].ordered)
     tree = xr.DataTree.from_dict(contents)
@@ -307,6 +314,7 @@ def atoms(posterior: xr.DataTree) -> Atoms:
         rule=rule,
         projection=projection,
         models=pd.Index(draws["llm"].values.tolist()),
+        embedded=bool(constant.attrs.get("embedded", 1)),
         **{
             name: _with_dims(draws[name], ("chain", "draw")).values.ravel()
             for name in ("tie_margin", "order_effect")
@@ -411,7 +419,7 @@ def training_data(posterior: xr.DataTree) -> tuple[Comparisons, FloatArray]:
     -------
     comparisons : Comparisons
     embeddings : ndarray, shape (n_queries, embedding_dim)
-        As projected by the fit.
+        As projected by the fit; all alike if it had none.
 
     Raises
     ------

@@ -32,8 +32,8 @@ class Split(NamedTuple):
     train : Comparisons
     probes, scored : Comparisons
         Of the test queries, over the same queries in the same order.
-    train_embeddings, test_embeddings : ndarray
-        Rows in the order of `train.queries` and `scored.queries`.
+    train_embeddings, test_embeddings : ndarray or None
+        Rows in the order of `train.queries` and `scored.queries`; None if the bundle has none.
 
     Examples
     --------
@@ -48,8 +48,8 @@ class Split(NamedTuple):
     train: Comparisons
     probes: Comparisons
     scored: Comparisons
-    train_embeddings: FloatArray
-    test_embeddings: FloatArray
+    train_embeddings: FloatArray | None
+    test_embeddings: FloatArray | None
 
 
 def draw_split(
@@ -70,7 +70,7 @@ def draw_split(
     Parameters
     ----------
     bundle : Bundle
-        With scores or comparisons, and embeddings.
+        With scores or comparisons.
     seed : int
         Decides every draw.
     per_query : int
@@ -101,11 +101,22 @@ def draw_split(
     40
     """
     rng = np.random.default_rng(check_count("seed", seed, least=0))
+    least = min(2, check_count("n_probes", n_probes, least=0) + 1)
+    from_table = bundle.scores is None or source == "comparisons"
+    table = bundle.comparisons if from_table else None
+    if table is not None and least == 2 and not table["query_id"].duplicated().any():
+        raise InputError(
+            f"The bundle {bundle.name!r} has one comparison a query, so that nothing is left to "
+            "score beside a probe; take no probes (n_probes=0, --probes 0)."
+        )
     comparisons = bundle.draw_comparisons(
-        per_query=per_query, exclude_models=exclude_models, rng=rng, source=source
+        per_query=per_query,
+        min_per_query=least,
+        exclude_models=exclude_models,
+        rng=rng,
+        source=source,
     )
     train, test = comparisons.split(test_size, rng=rng)
-    from_table = bundle.scores is None or source == "comparisons"
     probes, scored = test.take_probes(n_probes, rng=rng if from_table else None)
     return _split(bundle, seed, train, probes, scored)
 
@@ -231,13 +242,14 @@ def _split(
             "No test comparison is left to score once the probes are set apart; take fewer probes "
             "or more comparisons a query."
         )
+    embedded = bundle.embeddings is not None
     return Split(
         seed=seed,
         train=train,
         probes=probes,
         scored=scored,
-        train_embeddings=bundle.embeddings_for(train.queries),
-        test_embeddings=bundle.embeddings_for(scored.queries),
+        train_embeddings=bundle.embeddings_for(train.queries) if embedded else None,
+        test_embeddings=bundle.embeddings_for(scored.queries) if embedded else None,
     )
 
 

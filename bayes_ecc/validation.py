@@ -30,6 +30,8 @@ __all__ = [
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.intp]
 
+_ENOUGH_FOR_PROBES = 0.25  # share of queries with two comparisons or more
+
 
 class InnerSplit(NamedTuple):
     """Training queries split once more: some to fit on, the others to choose settings by.
@@ -112,7 +114,7 @@ def inner_splits(
     n_splits: int = 2,
     *,
     validation_size: float = 0.25,
-    n_probes: int = 1,
+    n_probes: int | None = 1,
     rng: RandomState = None,
 ) -> list[InnerSplit]:
     """Make several inner splits; no query is validated on twice while there are fresh ones.
@@ -123,8 +125,11 @@ def inner_splits(
         Training comparisons; test queries must not be among them.
     n_splits : int
         How many splits.
-    validation_size, n_probes, rng
+    validation_size, rng
         As in `inner_split`.
+    n_probes : int or None
+        As in `inner_split`; None takes one where a quarter of the queries or more have something
+        left to score then, and none elsewhere, as with an arena's votes, one a query.
 
     Returns
     -------
@@ -146,6 +151,9 @@ def inner_splits(
     if not isinstance(comparisons, Comparisons):
         raise InputError(f"comparisons must be a Comparisons, not {type(comparisons).__name__}.")
     check_count("n_splits", n_splits, least=1)
+    if n_probes is None:
+        count = np.bincount(comparisons.query, minlength=comparisons.n_queries)
+        n_probes = int(np.mean(count > 1) >= _ENOUGH_FOR_PROBES)
     check_count("n_probes", n_probes, least=0)
     if not isinstance(validation_size, int | float | np.number) or not 0 < validation_size < 1:
         raise InputError(f"validation_size={validation_size!r}: give a share between 0 and 1.")
@@ -222,7 +230,7 @@ def validation_loss(
 
 
 def evaluate_on_splits(
-    estimator: Any, embeddings: ArrayLike, splits: Sequence[InnerSplit]
+    estimator: Any, embeddings: ArrayLike | None, splits: Sequence[InnerSplit]
 ) -> Callable[[Mapping[str, Any]], FloatArray]:
     """Make the callable that `search` wants from an estimator: settings in, losses out.
 
@@ -234,8 +242,8 @@ def evaluate_on_splits(
     estimator : object
         With `get_params` and `set_params`, `fit(comparisons, embeddings)` and
         `predict_win_probability(comparisons, *, embeddings, probes)`.
-    embeddings : array-like, shape (n_queries, embedding_dim)
-        Rows in the order of the queries that were split.
+    embeddings : array-like, shape (n_queries, embedding_dim), or None
+        Rows in the order of the queries that were split; None for fits without embeddings.
     splits : sequence of InnerSplit
         From `inner_splits`.
 
@@ -254,17 +262,20 @@ def evaluate_on_splits(
     >>> evaluate({"ridge": 0.1}).shape
     (2,)
     """
-    rows = np.asarray(embeddings)
+    rows = None if embeddings is None else np.asarray(embeddings)
+
+    def rows_at(positions: IntArray) -> ArrayLike | None:
+        return None if rows is None else rows[positions]
 
     def evaluate(settings: Mapping[str, Any]) -> FloatArray:
         def fit_predict(split: InnerSplit) -> ArrayLike:
             candidate = clone(estimator).set_params(**settings)
             if "rng" in candidate.get_params():
                 candidate.set_params(rng=split.seed)
-            candidate.fit(split.train, rows[split.train_positions])
+            candidate.fit(split.train, rows_at(split.train_positions))
             return candidate.predict_win_probability(
                 split.scored,
-                embeddings=rows[split.validation_positions],
+                embeddings=rows_at(split.validation_positions),
                 probes=split.probes if len(split.probes) else None,
             )
 

@@ -172,7 +172,6 @@ def changed(row, value):
 
 
 BAD_EMBEDDINGS = table(
-    ("None", lambda _: None, ["embeddings", "two-dimensional array of numbers"]),
     ("text", lambda _: "x", ["embeddings", "two-dimensional"]),
     ("NaN", changed(3, NAN), ["embeddings, row 3", "NaN", "encode that query again"]),
     ("infinite", changed((5, 0), INF), ["embeddings, row 5", "infinite", "leave it out"]),
@@ -193,8 +192,6 @@ BAD_EMBEDDINGS = table(
 def test_embeddings(good, change, fragments):
     bad = change(good.embeddings)
     refused(lambda: ECC(2, rng=0).fit(good.comparisons, bad), fragments)
-    if bad is None:
-        return  # predictions do without
     refused(lambda: good.ecc.predict_win_probability(good.rest, embeddings=bad), fragments)
     ids = good.comparisons.queries
     refused(lambda: good.ecc.predict_responsibilities(bad, queries=ids), fragments)

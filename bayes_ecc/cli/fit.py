@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bayes_ecc.cli.evaluate import add_bayes_options
 from bayes_ecc.cli.options import add_seed, listed, number_or_auto, whole
-from bayes_ecc.cli.output import check_writable, paragraph, terminal_width
+from bayes_ecc.cli.output import check_writable, complain, paragraph, terminal_width
+
+if TYPE_CHECKING:
+    from bayes_ecc.bundle import Bundle
+    from bayes_ecc.comparisons import Comparisons
+
+_CLUSTERS = 30
 
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -28,7 +34,12 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument("--out", type=Path, required=True, metavar="FIT", help="file to write")
     parser.add_argument(
-        "--clusters", type=whole(1), default=30, metavar="K", help="number of clusters (default 30)"
+        "--clusters",
+        type=whole(1),
+        metavar="K",
+        help=f"number of clusters (default {_CLUSTERS}, or one for ten queries where that is less; "
+        "1 for data without embeddings that have about one comparison a query, as these tell no "
+        "kinds of query apart)",
     )
     ecc = parser.add_argument_group("ecc")
     for name in ("embedding-weight", "temperature", "ridge"):
@@ -69,14 +80,24 @@ def run(args: argparse.Namespace) -> int:
     check_writable(args.out, "--out")
     bundle = load_bundle(args.bundle)
     rng = np.random.default_rng(args.seed)
+    from_table = bundle.scores is None or args.source == "comparisons"
     comparisons = bundle.draw_comparisons(
         per_query=args.per_query,
+        min_per_query=1 if from_table else 2,
         exclude_models=listed(args.exclude_models, lambda name: name in bundle.models),
         rng=rng,
         source=args.source,
     )
-    embeddings = bundle.embeddings_for(comparisons.queries)
-    estimator = _estimator(args, rng).fit(comparisons, embeddings)
+    embeddings = None
+    if bundle.embeddings is not None:
+        embeddings = bundle.embeddings_for(comparisons.queries)
+    else:
+        complain(
+            "note: the data have no embeddings, so kinds of query are told apart by their "
+            "comparisons alone."
+        )
+    clusters = args.clusters or _number_of_clusters(bundle, comparisons)
+    estimator = _estimator(args, clusters, rng).fit(comparisons, embeddings)
     save_posterior(estimator.posterior_, args.out)
     width = terminal_width()
     settings = ", ".join(f"{name} {value:g}" for name, value in estimator.settings_.items())
@@ -92,12 +113,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _estimator(args: argparse.Namespace, rng: Any) -> Any:
+def _number_of_clusters(bundle: Bundle, comparisons: Comparisons) -> int:
+    """Choose a number of clusters that the data can bear."""
+    if bundle.embeddings is None and len(comparisons) < 2 * comparisons.n_queries:
+        return 1
+    return max(1, min(_CLUSTERS, comparisons.n_queries // 10))
+
+
+def _estimator(args: argparse.Namespace, clusters: int, rng: Any) -> Any:
     if args.method == "ecc":
         from bayes_ecc.ecc import ECC
 
         return ECC(
-            args.clusters,
+            clusters,
             embedding_weight=args.embedding_weight,
             temperature=args.temperature,
             ridge=args.ridge,
@@ -106,7 +134,7 @@ def _estimator(args: argparse.Namespace, rng: Any) -> Any:
     from bayes_ecc.bayesian import BayesianECC
 
     return BayesianECC(
-        args.clusters,
+        clusters,
         concentration=args.concentration,
         evidence_power=args.evidence_power,
         probe_power=args.probe_power,
