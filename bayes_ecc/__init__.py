@@ -58,6 +58,7 @@ from bayes_ecc.storage import load_posterior, save_posterior
 from bayes_ecc.summaries import pairwise, summarize_responsibilities, summarize_strengths
 
 if TYPE_CHECKING:
+    from bayes_ecc import plots as plots
     from bayes_ecc.bayesian import BayesianECC as BayesianECC
     from bayes_ecc.models.ecc_mixture import Priors as Priors
 
@@ -67,11 +68,14 @@ _SLOW = {
     "BayesianECC": "bayes_ecc.bayesian",
     "Priors": "bayes_ecc.models.ecc_mixture",
 }  # importing PyMC takes seconds, and EM needs none
+_SLOW_MODULES = ("plots",)  # matplotlib is slow to import, too
 
 
 def __getattr__(name: str) -> Any:
     if name in _SLOW:
         return getattr(import_module(_SLOW[name]), name)
+    if name in _SLOW_MODULES:
+        return import_module(f"bayes_ecc.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -124,6 +128,7 @@ __all__ = [
     "mode_report",
     "next_probe",
     "pairwise",
+    "plots",
     "pointwise_log_likelihood",
     "posterior_predictive",
     "predict_outcome_probabilities",
