@@ -1,0 +1,752 @@
+"""Structure measures: the reference code's outputs, brute force, scikit-learn, known truths."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+from types import SimpleNamespace
+
+import arviz_base
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit
+from scipy.stats import kendalltau
+from sklearn import metrics as sk
+
+from bayes_ecc import (
+    ECC,
+    BradleyTerry,
+    Comparisons,
+    DataWarning,
+    InputError,
+    changed_cells,
+    cluster_profiles,
+    co_clustering,
+    co_clustering_by_label,
+    compare_partitions,
+    consensus_partition,
+    cross_cluster_gap,
+    hard_partition,
+    overlap_matrix,
+    partition_agreement,
+    predict_responsibilities,
+    profile_similarity,
+    read_partition,
+    simulate,
+    structure_draws,
+    summarize_structure,
+    typical_queries,
+    within_cluster_tau,
+)
+from bayes_ecc.bradley_terry import PairLayout, fit_strengths
+from bayes_ecc.posterior import make_posterior
+from bayes_ecc.structure.indices import kendall_tau
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+@pytest.fixture(scope="module")
+def truth():
+    return simulate(n_queries=300, n_models=5, n_clusters=3, rng=1)
+
+
+@pytest.fixture(scope="module")
+def fit(truth):
+    estimator = ECC(n_clusters=3, embedding_weight=0.5, ridge=0.3, max_iter=500, rng=0)
+    return estimator.fit(truth.comparisons, truth.embeddings)
+
+
+def drawn_posterior(truth, *, n_chains=2, n_draws=3, chain_weights=None, matched=1, seed=0):
+    """A posterior of noisy draws around the truth, each with a numbering of its own."""
+    rng = np.random.default_rng(seed)
+    k, m = truth.strengths.shape
+    centres = np.array([truth.embeddings[truth.labels == j].mean(axis=0) for j in range(k)])
+    shape = (n_chains, n_draws)
+    strengths = np.empty((*shape, k, m))
+    centroids = np.empty((*shape, k, truth.embeddings.shape[1]))
+    for place in np.ndindex(shape):
+        order = rng.permutation(k)
+        strengths[place] = (truth.strengths + rng.normal(0, 0.5, (k, m)))[order]
+        noisy = (centres + rng.normal(0, 0.05, centres.shape))[order]
+        centroids[place] = noisy / np.linalg.norm(noisy, axis=1, keepdims=True)
+    tree = make_posterior(
+        strengths=strengths,
+        centroids=centroids,
+        weights=rng.dirichlet(np.full(k, 5), shape),
+        models=truth.comparisons.models,
+        concentration=3.0,
+        evidence_power=0.7,
+        probe_power=3.0,
+        rule="per_comparison",
+        estimator="test",
+        settings={},
+        chain_weights=chain_weights,
+        training=(truth.comparisons, truth.embeddings),
+    )
+    tree.attrs["clusters_matched"] = matched
+    return tree
+
+
+def brute_responsibilities(tree, truth):
+    """Responsibilities of training queries under every draw, comparison by comparison."""
+    draws = tree["posterior"]
+    data = truth.comparisons
+    for c, d in np.ndindex(draws.sizes["chain"], draws.sizes["draw"]):
+        theta, centre = draws["strengths"].values[c, d], draws["centroids"].values[c, d]
+        scores = np.log(draws["weights"].values[c, d]) + 3.0 * truth.embeddings @ centre.T
+        p = expit(theta[:, data.second] - theta[:, data.first])
+        chance = data.outcome * np.log(p) + (1 - data.outcome) * np.log(1 - p)
+        for n, q in enumerate(data.query):
+            scores[q] += 0.7 * chance[:, n]
+        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+        yield scores / scores.sum(axis=1, keepdims=True)
+
+
+# -------------------------------------------------------------------- the public reference code
+
+
+@pytest.fixture(scope="module", params=("ecc_k6", "ecc_k10", "comp_k6"))
+def parity(request, shared_parity):
+    with np.load(shared_parity / f"{request.param}.npz") as file:
+        reference = dict(file)
+    everything = Comparisons.from_arrays(
+        reference["query"],
+        reference["first"],
+        reference["second"],
+        reference["second_won"],
+        queries=range(len(reference["embeddings"])),
+        models=[f"m{i}" for i in range(int(reference["n_models"]))],
+    )
+    train = everything.take(reference["train_queries"])
+    _, scored = everything.take(reference["test_queries"]).take_probes(1)
+    return SimpleNamespace(**reference, train=train, scored=scored)
+
+
+def test_parity_of_profile_similarity(parity):
+    found = profile_similarity(parity.strengths)
+    assert float(found["mean"]) == pytest.approx(float(parity.mean_tau), abs=1e-6)
+
+
+def test_parity_of_the_cross_cluster_gap(parity):
+    found = cross_cluster_gap(parity.strengths, parity.scored, parity.test_responsibilities)
+    gap = found["gap"].values
+    np.testing.assert_allclose(gap[~np.isnan(gap)], parity.cross_cluster_gap, atol=1e-6)
+
+
+def test_parity_of_consistency_within_clusters(parity):
+    # The reference's folds are random and not kept. Over our cuts, each figure a mean over ten of
+    # them as the reference's is, its value must look like one more of ours.
+    found = within_cluster_tau(parity.train, parity.responsibilities, repeats=100, rng=0)
+    spread = float(found["mean_sd"]) / 10**0.5
+    assert spread < 0.01
+    assert float(found["mean"]) == pytest.approx(float(parity.within_cluster_tau), abs=2 * spread)
+    ten = within_cluster_tau(parity.train, parity.responsibilities, rng=0)
+    assert float(ten["mean"]) == pytest.approx(float(parity.within_cluster_tau), abs=0.02)
+
+
+# -------------------------------------------------------------------- reading partitions
+
+
+def test_every_form_of_a_partition_reads_alike(truth, fit):
+    shares = fit.responsibilities_
+    queries = truth.comparisons.queries
+    names = np.array(["x", "y", "z"])
+    codes = shares.values.argmax(axis=1)
+    forms = {
+        "fit": fit,
+        "posterior": fit.posterior_,
+        "data array": shares,
+        "transposed": shares.transpose("cluster", "query"),
+        "array": shares.values,
+        "frame": shares.to_pandas(),
+        "lists": shares.values.tolist(),
+        "codes": codes,
+        "names": names[codes],
+        "series": pd.Series(codes, index=queries),
+        "categories": pd.Series(pd.Categorical(names[codes]), index=queries),
+        "labelled array": xr.DataArray(codes, {"query": np.array(queries)}, "query"),
+        "partition": read_partition(fit).hard(),
+    }
+    for name, form in forms.items():
+        found = read_partition(form).hard()
+        np.testing.assert_array_equal(found.codes, codes, err_msg=name)
+        np.testing.assert_array_equal(hard_partition(form).map(str).nunique(), 3)
+    soft = read_partition(fit.posterior_)
+    assert not soft.is_hard
+    np.testing.assert_allclose(soft.shares, shares, atol=1e-4)
+    labels = hard_partition(fit)
+    assert labels.index.equals(pd.Index(queries))
+    np.testing.assert_array_equal(labels, codes)
+
+
+def test_missing_labels_are_in_no_cluster():
+    with pytest.warns(DataWarning, match="2 of 5 queries have no label"):
+        partition = read_partition(pd.Series([1.0, None, 2.0, None, 1.0], index=list("abcde")))
+    np.testing.assert_array_equal(partition.codes, [0, -1, 1, -1, 0])
+    assert partition.clusters.tolist() == [1.0, 2.0]
+    assert hard_partition(partition).isna().tolist() == [False, True, False, True, False]
+    assert partition_agreement(partition, [0, 5, 1, 6, 0]) == (1.0, 1.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ([], "holds no query"),
+        ([None, None], "All labels .* missing"),
+        ([[0.5, 0.2], [0.5, 0.5]], r"row 0: found \[0.5, 0.2\]"),
+        ([[1.5, -0.5]], "row 0"),
+        ([[np.nan, 1.0]], "row 0"),
+        ([["a", "b"]], "labels have one dimension"),
+        (np.zeros((2, 2, 2)), "3 dimensions"),
+        (np.zeros((0, 3)), "shape"),
+        ([[1.0], [0.5, 0.5]], "ragged"),
+        (pd.Series([0, 1], index=["q", "q"]), "'q' more than once"),
+        (pd.Series([[1], [2]]), "text or a number"),
+        (
+            xr.DataArray(np.zeros((2, 2, 2)), dims=("chain", "query", "cluster")),
+            "Select or average",
+        ),
+        (5, "dimensions"),
+    ],
+)
+def test_what_is_no_partition_is_refused(source, message):
+    with pytest.raises(InputError, match=message):
+        read_partition(source)
+
+
+def test_partitions_are_aligned_by_query(truth):
+    labels = pd.Series(truth.labels, index=truth.comparisons.queries)
+    mixed = labels.sample(frac=1, random_state=0)
+    assert partition_agreement(labels, mixed).adjusted_rand == 1.0
+    with pytest.warns(DataWarning, match="100 queries are in one of the partitions only"):
+        assert partition_agreement(labels, mixed.iloc[:200]) == (1.0, 1.0, 200)
+    with pytest.raises(InputError, match="no query in common"):
+        partition_agreement(labels, pd.Series(truth.labels))
+    with pytest.raises(InputError, match="300 and 2 queries"):
+        partition_agreement(labels, [0, 1])
+    with pytest.raises(InputError, match="No query of the comparisons"):
+        within_cluster_tau(truth.comparisons, pd.Series(truth.labels))
+    with pytest.warns(DataWarning, match="200 of 300 queries"):
+        some = cluster_profiles(truth.comparisons, mixed.iloc[:100])
+    part = truth.comparisons.take(truth.comparisons.queries.isin(mixed.index[:100]))
+    np.testing.assert_allclose(some, cluster_profiles(part, labels), atol=1e-6)
+
+
+# -------------------------------------------------------------------- agreement
+
+
+@given(seed=seeds, n=st.integers(1, 40), k=st.integers(1, 6))
+@settings(max_examples=60)
+def test_agreement_of_hard_partitions_is_that_of_scikit_learn(seed, n, k):
+    rng = np.random.default_rng(seed)
+    one, other = rng.integers(k, size=n), rng.integers(k + 1, size=n)
+    for soft in (False, True):
+        found = partition_agreement(one, other, soft=soft)
+        assert found.adjusted_rand == pytest.approx(sk.adjusted_rand_score(one, other), abs=1e-9)
+        expected = sk.normalized_mutual_info_score(one, other)
+        assert found.normalized_mutual_information == pytest.approx(expected, abs=1e-9)
+
+
+def test_soft_agreement_is_of_expected_pairs():
+    rng = np.random.default_rng(0)
+    one, other = rng.dirichlet(np.ones(3), 6), rng.dirichlet(np.ones(2), 6)
+    together = in_one = in_other = 0.0
+    for p, q in itertools.combinations(range(6), 2):
+        a, b = one[p] @ one[q], other[p] @ other[q]
+        together, in_one, in_other = together + a * b, in_one + a, in_other + b
+    expected = in_one * in_other / 15
+    ari = (together - expected) / ((in_one + in_other) / 2 - expected)
+    assert partition_agreement(one, other, soft=True).adjusted_rand == pytest.approx(ari)
+    joint = np.einsum("qi,qj->ij", one, other) / 6
+    rows, columns = joint.sum(axis=1), joint.sum(axis=0)
+    shared = sum(
+        joint[i, j] * np.log(joint[i, j] / rows[i] / columns[j]) for i, j in np.ndindex(3, 2)
+    )
+    entropy = -(rows * np.log(rows)).sum() / 2 - (columns * np.log(columns)).sum() / 2
+    found = partition_agreement(one, other, soft=True).normalized_mutual_information
+    assert found == pytest.approx(shared / entropy)
+
+
+def test_overlap_matrix_counts_and_shares():
+    one, other = [0, 0, 1, 1, 1], ["b", "a", "a", "a", "b"]
+    table = overlap_matrix(one, other)
+    expected = sk.cluster.contingency_matrix(one, other)
+    np.testing.assert_array_equal(table["queries"], expected)
+    assert table["share_of_first"].sel(first=0, second="a") == 0.5
+    assert table["share_of_second"].sel(first=1, second="a") == pytest.approx(2 / 3)
+    assert table["jaccard"].sel(first=1, second="a") == pytest.approx(2 / 4)
+    soft = overlap_matrix([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]], [0, 1], soft=True)
+    np.testing.assert_allclose(soft["queries"], [[0.5, 1], [0.5, 0], [0, 0]])
+    assert np.isnan(soft["share_of_first"][2]).all()
+
+
+def test_several_partitions_are_compared_in_pairs(truth, fit):
+    table = compare_partitions({"fit": fit, "truth": truth.labels, "topic": truth.topics})
+    assert len(table) == 3
+    expected = sk.adjusted_rand_score(hard_partition(fit), truth.labels)
+    assert table["adjusted_rand"][0] == pytest.approx(expected)
+    with pytest.raises(InputError, match="two or more"):
+        compare_partitions({"fit": fit})
+
+
+# -------------------------------------------------------------------- profiles
+
+
+@given(seed=seeds)
+@settings(max_examples=30)
+def test_kendall_tau_is_that_of_scipy(seed):
+    profiles = np.random.default_rng(seed).integers(4, size=(4, 6)).astype(float)
+    found = kendall_tau(profiles)
+    for i, j in np.ndindex(4, 4):
+        expected = kendalltau(profiles[i], profiles[j]).statistic
+        np.testing.assert_allclose(found[i, j], expected, atol=1e-12)
+
+
+def test_profile_similarity_has_the_quartiles_of_pairs(fit):
+    pairs = itertools.combinations(fit.strengths_.values, 2)
+    taus = [kendalltau(a, b).statistic for a, b in pairs]
+    expected = np.quantile(taus, [0.25, 0.5, 0.75])
+    for source in (fit, fit.posterior_, fit.strengths_, fit.strengths_.to_pandas()):
+        found = profile_similarity(source)
+        quartiles = [float(found[f"{name}"]) for name in QUARTILES]
+        np.testing.assert_allclose(quartiles, expected)
+        assert float(found["mean"]) == pytest.approx(np.mean(taus))
+
+
+QUARTILES = ("lower_quartile", "median", "upper_quartile")
+
+
+def test_profiles_of_a_partition_are_bradley_terry_models(truth):
+    profiles = cluster_profiles(truth.comparisons, truth.labels, ridge=0.5)
+    for k in range(3):
+        own = BradleyTerry(ridge=0.5).fit(truth.comparisons.take(truth.labels == k))
+        np.testing.assert_allclose(profiles.sel(cluster=k), own.strengths_, atol=1e-6)
+
+
+def test_soft_profiles_weigh_queries_by_responsibility(truth):
+    shares = np.random.default_rng(0).dirichlet(np.ones(2), 300)
+    data = truth.comparisons
+    profiles = cluster_profiles(data, shares, soft=True)
+    weighted = Comparisons.from_arrays(
+        data.query,
+        data.first,
+        data.second,
+        data.outcome,
+        weight=shares[data.query, 1],
+        queries=data.queries,
+        models=data.models,
+    )
+    expected = BradleyTerry().fit(weighted).strengths_
+    np.testing.assert_allclose(profiles.sel(cluster=1), expected, atol=1e-6)
+
+
+def brute_consistency(data, labels, *, folds, repeats, seed):
+    """Kendall's tau over pairs of folds, cluster by cluster and cut by cut."""
+    rng = np.random.default_rng(seed)
+    counts = data.outcome_counts()
+    layout = PairLayout(counts.winner, counts.loser, data.n_models)
+    found = {}
+    for k in np.unique(labels):
+        members = np.flatnonzero(labels == k)
+        taus = []
+        for _ in range(repeats):
+            parts = np.array_split(rng.permutation(members), folds)
+            wins = np.array([counts.matrix[part].sum(axis=0) for part in parts])
+            strengths = fit_strengths(wins, layout, 1.0).round(9)
+            pairs = itertools.combinations(strengths, 2)
+            taus.append(np.mean([kendalltau(a, b).statistic for a, b in pairs]))
+        found[k] = np.mean(taus)
+    return found
+
+
+def test_consistency_is_that_of_brute_force(truth):
+    repeats = 60
+    found = within_cluster_tau(truth.comparisons, truth.labels, folds=3, repeats=repeats, rng=0)
+    brute = brute_consistency(truth.comparisons, truth.labels, folds=3, repeats=repeats, seed=7)
+    for k, expected in brute.items():
+        error = float(found["tau_sd"].sel(cluster=k)) * (2 / repeats) ** 0.5
+        assert float(found["tau"].sel(cluster=k)) == pytest.approx(expected, abs=4 * error)
+    sizes = np.bincount(truth.labels)
+    np.testing.assert_array_equal(found["queries"], sizes)
+    assert float(found["mean"]) == pytest.approx(found["tau"].values @ sizes / sizes.sum())
+
+
+def test_soft_consistency_of_a_hard_partition_is_the_hard_one(truth):
+    one_hot = (truth.labels[:, None] == np.arange(3)).astype(float)
+    hard = within_cluster_tau(truth.comparisons, truth.labels, rng=3)
+    soft = within_cluster_tau(truth.comparisons, one_hot, soft=True, rng=3)
+    xr.testing.assert_allclose(hard, soft)
+    blurred = within_cluster_tau(truth.comparisons, 0.7 * one_hot + 0.1, soft=True, rng=3)
+    assert float(blurred["queries"].sum()) == pytest.approx(300)
+    assert float(blurred["mean"]) > 0
+
+
+def test_true_clusters_are_consistent_and_apart():
+    truth = simulate(n_queries=600, n_models=8, n_clusters=3, agreement=0.0, rng=1)
+    shuffled = np.random.default_rng(0).permutation(truth.labels)
+    for measure, margin in (("within", 0.02), ("between", 0.1), ("gap", 0.1)):
+        values = []
+        for labels in (truth.labels, shuffled):
+            profiles = cluster_profiles(truth.comparisons, labels)
+            if measure == "within":
+                found = within_cluster_tau(truth.comparisons, labels, rng=0)["mean"]
+            elif measure == "between":
+                found = -profile_similarity(profiles)["mean"]
+            else:
+                found = cross_cluster_gap(profiles, truth.comparisons, labels)["mean"]
+            values.append(float(found))
+        assert values[0] > values[1] + margin, measure
+
+
+def test_small_clusters_have_no_consistency():
+    data = simulate(n_queries=50, n_models=5, rng=0).comparisons
+    labels = np.zeros(50, int)
+    labels[:4] = 1
+    found = within_cluster_tau(data, labels, rng=0)
+    assert np.isnan(found["tau"].sel(cluster=1))
+    assert float(found["mean"]) == float(found["tau"].sel(cluster=0))
+    with pytest.raises(InputError, match="No cluster has 5 queries"):
+        within_cluster_tau(data, np.arange(50) // 2, rng=0)
+
+
+def test_soft_gap_weighs_comparisons_by_responsibility():
+    strengths = np.array([[1.0, 0.0, -1.0], [-1.0, 0.5, 0.5], [0.0, 0.0, 0.3]])
+    data = Comparisons.from_arrays(
+        [0, 0, 1, 2],
+        [0, 1, 2, 0],
+        [1, 2, 0, 2],
+        [1.0, 0.25, 0.0, 0.5],
+        weight=[1.0, 2.0, 1.0, 3.0],
+        queries=["a", "b", "c"],
+        models=["x", "y", "z"],
+    )
+    shares = np.array([[0.5, 0.25, 0.25], [0.1, 0.9, 0.0], [0.2, 0.3, 0.5]])
+    found = cross_cluster_gap(strengths, data, shares, soft=True)
+    for k in range(3):
+        own, others, mass = 0.0, 0.0, 0.0
+        for q, a, b, y, w in zip(
+            data.query, data.first, data.second, data.outcome, data.weight, strict=True
+        ):
+            losses = []
+            for theta in strengths:
+                p = expit(theta[b] - theta[a])
+                losses.append(-y * np.log(p) - (1 - y) * np.log(1 - p))
+            own += w * shares[q, k] * losses[k]
+            others += w * shares[q, k] * np.mean(np.delete(losses, k))
+            mass += w * shares[q, k]
+        assert float(found["own_loss"][k]) == pytest.approx(own / mass)
+        assert float(found["other_loss"][k]) == pytest.approx(others / mass)
+    weight = found["comparisons"].values
+    expected = found["gap"].values @ weight / weight.sum()
+    assert float(found["mean"]) == pytest.approx(expected)
+
+
+def test_gap_is_matched_by_names(truth):
+    profiles = cluster_profiles(truth.comparisons, np.array(["a", "b", "c"])[truth.labels])
+    labels = np.array(["a", "b", "c"])[truth.labels]
+    expected = cross_cluster_gap(profiles, truth.comparisons, labels)
+    turned = profiles.isel(cluster=[2, 0, 1], llm=[4, 3, 2, 1, 0])
+    found = cross_cluster_gap(turned, truth.comparisons, labels)
+    xr.testing.assert_allclose(found.sortby("cluster"), expected)
+    with pytest.raises(InputError, match="'z', which is not among the profiles"):
+        cross_cluster_gap(profiles, truth.comparisons, ["z", *labels[1:]])
+    with pytest.raises(InputError, match="of 4 models"):
+        cross_cluster_gap(truth.strengths[:, :4], truth.comparisons, truth.labels)
+    with pytest.raises(InputError, match="one cluster"):
+        cross_cluster_gap(truth.strengths[:1], truth.comparisons, truth.labels)
+
+
+@pytest.mark.parametrize(
+    ("profiles", "message"),
+    [
+        ([[1.0, np.nan], [0.0, 0.0]], "missing values"),
+        ([1.0, 2.0], "1-dimensional"),
+        ([["a", "b"]], "finite strengths"),
+        ([[1.0, 2.0]], "two clusters"),
+    ],
+)
+def test_what_are_no_profiles_is_refused(profiles, message):
+    with pytest.raises(InputError, match=message):
+        profile_similarity(profiles)
+
+
+# -------------------------------------------------------------------- cells
+
+
+def test_splits_and_merges_are_found():
+    one = np.repeat(["maths", "code", "law"], [20, 10, 10])
+    other = np.repeat(["sums", "proofs", "odd", "text"], [11, 8, 1, 20])
+    table = changed_cells(one, other)
+    split, merge = table[table["change"] == "split"], table[table["change"] == "merge"]
+    assert split[["cluster", "second", "queries"]].values.tolist() == [
+        ["maths", "sums", 11.0],
+        ["maths", "proofs", 8.0],
+    ]
+    assert merge[["cluster", "first", "share"]].values.tolist() == [
+        ["text", "code", 0.5],
+        ["text", "law", 0.5],
+    ]
+    assert len(changed_cells(one, other, min_share=0, min_queries=0)) == 3 + 2
+    assert changed_cells(one, one).empty
+    turned = changed_cells(other, one)
+    assert sorted(turned["change"]) == ["merge", "merge", "split", "split"]
+
+
+def test_typical_queries_lie_at_the_middle_of_their_cell():
+    rng = np.random.default_rng(0)
+    ids = [f"q{i}" for i in range(40)]
+    angle = np.concatenate([rng.uniform(-0.6, 0.6, 20), np.pi / 2 + rng.uniform(-0.6, 0.6, 20)])
+    embeddings = pd.DataFrame({"x": np.cos(angle), "y": np.sin(angle)}, index=ids)
+    one = pd.Series(np.repeat(["a", "b"], 20), index=ids)
+    table = typical_queries(one, embeddings=embeddings.iloc[::-1], n=3)
+    for name, group in table.groupby("cluster"):
+        rows = embeddings[one == name].to_numpy()
+        mean = rows.mean(axis=0)
+        nearest = np.argsort(-(rows @ mean))[:3]
+        assert group["query"].tolist() == one.index[one == name][nearest].tolist()
+    cells = typical_queries(one, np.tile([0, 1], 20), embeddings=embeddings, n=20)
+    assert len(cells) == 40
+    assert not cells["query"].duplicated().any()
+    assert (cells.groupby(["first", "second"]).size() == 10).all()
+    plain = typical_queries(one, n=2)
+    assert plain["query"].tolist() == ["q0", "q1", "q20", "q21"]
+
+
+def test_typical_queries_of_soft_partitions_are_the_most_certain(fit):
+    table = typical_queries(fit, n=4)
+    shares = fit.responsibilities_.to_pandas()
+    for cluster, group in table.groupby("cluster"):
+        own = shares[shares.idxmax(axis=1) == cluster][cluster]
+        np.testing.assert_allclose(group["membership"], own.nlargest(4), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings_", "message"),
+    [({"min_share": 2}, "min_share=2"), ({"min_queries": -1}, "min_queries=-1")],
+)
+def test_settings_of_cells_are_checked(settings_, message):
+    with pytest.raises(InputError, match=message):
+        changed_cells([0, 1], [0, 1], **settings_)
+
+
+# -------------------------------------------------------------------- posteriors
+
+
+def test_co_clustering_is_the_mean_over_draws(truth):
+    weights = np.array([0.75, 0.25])
+    tree = drawn_posterior(truth, chain_weights=weights)
+    expected = np.zeros((300, 300))
+    for s, r in enumerate(brute_responsibilities(tree, truth)):
+        expected += weights[s // 3] / 3 * (r @ r.T)
+    np.fill_diagonal(expected, 1)
+    found = co_clustering(tree, draws=None)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    some = co_clustering(tree, truth.comparisons.queries[[7, 3]])
+    np.testing.assert_allclose(some, expected[np.ix_([7, 3], [7, 3])], atol=1e-5)
+    assert some["query_other"].values.tolist() == truth.comparisons.queries[[7, 3]].tolist()
+    with pytest.raises(InputError, match="'nobody', which is not among the 300"):
+        co_clustering(tree, ["nobody"])
+
+
+def test_co_clustering_by_label_is_the_mean_over_pairs(truth):
+    tree = drawn_posterior(truth)
+    pairs = co_clustering(tree).values.astype(float)
+    found = co_clustering_by_label(tree, truth.labels)
+    for a, b in np.ndindex(3, 3):
+        block = pairs[np.ix_(truth.labels == a, truth.labels == b)]
+        n = len(block)
+        expected = (block.sum() - n) / (n * n - n) if a == b else block.mean()
+        assert float(found["mean"][a, b]) == pytest.approx(expected, abs=1e-4)
+    assert bool((found["lower"] <= found["mean"]).all())
+    assert bool((found["upper"] >= found["mean"]).all())
+
+
+def test_measures_do_not_know_how_clusters_are_numbered(truth):
+    tree = drawn_posterior(truth)
+    turned = drawn_posterior(truth)
+    draws = turned["posterior"].to_dataset()
+    rng = np.random.default_rng(5)
+    for c, d in np.ndindex(2, 3):
+        order = rng.permutation(3)
+        for name in ("strengths", "centroids", "weights"):
+            draws[name][c, d] = draws[name].values[c, d][order]
+    turned["posterior"] = draws
+    settings_ = {"labels": truth.labels, "repeats": 0}
+    one, other = (structure_draws(t, **settings_) for t in (tree, turned))
+    xr.testing.assert_allclose(one, other)
+    np.testing.assert_allclose(co_clustering(tree), co_clustering(turned), atol=1e-5)
+    pd.testing.assert_frame_equal(consensus_partition(tree), consensus_partition(turned))
+
+
+def test_measures_of_draws_are_those_of_single_fits(truth):
+    tree = drawn_posterior(truth)
+    found = structure_draws(tree, labels=truth.topics, repeats=0)
+    for s, r in enumerate(brute_responsibilities(tree, truth)):
+        c, d = divmod(s, 3)
+        theta = tree["posterior"]["strengths"].values[c, d]
+        codes = r.argmax(axis=1)
+        here = found.isel(chain=c, draw=d)
+        similarity = profile_similarity(theta)
+        gap = cross_cluster_gap(theta, truth.comparisons, r)
+        for name, expected in {
+            "profile_tau": similarity["mean"],
+            "profile_tau_median": similarity["median"],
+            "cross_cluster_gap": gap["mean"],
+            "adjusted_rand": sk.adjusted_rand_score(codes, truth.topics),
+            "normalized_mutual_information": sk.normalized_mutual_info_score(codes, truth.topics),
+            "occupied_clusters": len(np.unique(codes)),
+        }.items():
+            assert float(here[name]) == pytest.approx(float(expected), abs=1e-6), name
+
+
+def test_one_draw_gives_the_measures_of_the_fit(truth, fit):
+    held_out = simulate(n_queries=80, n_models=5, rng=3)
+    probes, scored = held_out.comparisons.take_probes(1)
+    table = summarize_structure(
+        fit,
+        held_out=scored,
+        embeddings=held_out.embeddings,
+        probes=probes,
+        labels=truth.labels,
+        repeats=10,
+        rng=0,
+    )
+    shares = fit.predict_responsibilities(held_out.embeddings, probes=probes)
+    expected = {
+        "profile_tau": profile_similarity(fit)["mean"],
+        "cross_cluster_gap": cross_cluster_gap(fit, scored, shares)["mean"],
+        "within_cluster_tau": within_cluster_tau(truth.comparisons, fit, rng=0)["mean"],
+        "adjusted_rand": partition_agreement(fit, truth.labels).adjusted_rand,
+    }
+    for name, value in expected.items():
+        assert table.loc[name, "mean"] == pytest.approx(float(value), abs=1e-5), name
+    assert (table["sd"] == 0).all()
+    np.testing.assert_array_equal(table["lower"], table["upper"])
+
+
+def test_intervals_are_of_arviz_kind_and_probability(truth):
+    tree = drawn_posterior(truth, n_draws=40)
+    values = structure_draws(tree, repeats=0)["cross_cluster_gap"].values.ravel()
+    with arviz_base.rc_context({"stats.ci_prob": 0.5, "stats.ci_kind": "eti"}):
+        table = summarize_structure(tree, repeats=0)
+    row = table.loc["cross_cluster_gap"]
+    np.testing.assert_allclose(row[["lower", "upper"]].tolist(), np.quantile(values, [0.25, 0.75]))
+    assert row["mean"] == pytest.approx(values.mean())
+    assert table.attrs["ci_prob"] == 0.5
+    wide = summarize_structure(tree, repeats=0, prob=0.9, kind="hdi").loc["cross_cluster_gap"]
+    assert wide["upper"] - wide["lower"] > row["upper"] - row["lower"]
+
+
+def test_chain_weights_count(truth):
+    tree = drawn_posterior(truth, chain_weights=np.array([1.0, 0.0]))
+    first = tree.isel(chain=[0])
+    one, other = (summarize_structure(t, repeats=0) for t in (tree, first))
+    pd.testing.assert_frame_equal(one, other)
+    np.testing.assert_allclose(co_clustering(tree), co_clustering(first), atol=1e-6)
+    assert np.isnan(structure_draws(tree, repeats=0)["profile_tau"].values[1]).all()
+
+
+def test_consensus_is_the_drawn_partition_that_agrees_best(truth):
+    tree = drawn_posterior(truth, n_draws=4)
+    codes = [r.argmax(axis=1) for r in brute_responsibilities(tree, truth)]
+    rand = np.array([[sk.adjusted_rand_score(a, b) for a in codes] for b in codes])
+    expected = (rand.sum(axis=1) - 1) / 7
+    found = consensus_partition(tree)
+    best = codes[int(expected.argmax())]
+    assert sk.adjusted_rand_score(found["cluster"], best) == 1.0
+    assert found.attrs["expected_adjusted_rand"] == pytest.approx(expected.max())
+    assert found.attrs["mean_adjusted_rand"] == pytest.approx(expected.mean())
+    assert (np.diff(found["cluster"].value_counts().sort_index()) <= 0).all()
+    pairs = co_clustering(tree).values
+    for q in (0, 11, 120):
+        others = np.flatnonzero(found["cluster"] == found["cluster"].iloc[q])
+        others = others[others != q]
+        assert found["certainty"].iloc[q] == pytest.approx(pairs[q, others].mean(), abs=1e-5)
+
+
+def test_unmatched_chains_are_read_as_their_consensus(truth):
+    tree = drawn_posterior(truth, matched=0)
+    consensus = consensus_partition(tree)["cluster"]
+    assert partition_agreement(tree, consensus).adjusted_rand == 1.0
+    with pytest.raises(InputError, match="do not agree on the clusters"):
+        profile_similarity(tree)
+    matched = drawn_posterior(truth, matched=1)
+    assert profile_similarity(matched)["tau"].shape == (3, 3)
+
+
+def test_drawn_partitions_vary_more(truth):
+    tree = drawn_posterior(truth)
+    argmax = consensus_partition(tree).attrs["mean_adjusted_rand"]
+    drawn = consensus_partition(tree, assignment="drawn", rng=0).attrs["mean_adjusted_rand"]
+    assert drawn < argmax
+    again = consensus_partition(tree, assignment="drawn", rng=0)
+    assert again.attrs["mean_adjusted_rand"] == drawn
+    with pytest.raises(InputError, match="assignment='best'"):
+        structure_draws(tree, assignment="best")
+
+
+def test_posterior_measures_refuse_what_they_cannot_read(truth, fit):
+    with pytest.raises(InputError, match="DataTree"):
+        co_clustering(truth.labels)
+    bare = fit.posterior_.copy()
+    del bare["observed_data"]
+    with pytest.raises(InputError, match="no training data"):
+        summarize_structure(bare)
+    with pytest.raises(InputError, match="give held_out"):
+        summarize_structure(fit, embeddings=truth.embeddings)
+
+
+def test_nothing_given_is_written_to(truth):
+    tree = drawn_posterior(truth)
+    before = tree.copy(deep=True)
+    labels = truth.labels.copy()
+    shares = predict_responsibilities(tree, embeddings=truth.embeddings)
+    kept = shares.copy(deep=True)
+    structure_draws(tree, labels=labels, rng=0)
+    overlap_matrix(shares, labels, soft=True)
+    typical_queries(shares, labels, embeddings=truth.embeddings)
+    np.testing.assert_array_equal(labels, truth.labels)
+    xr.testing.assert_identical(shares, kept)
+    assert tree.identical(before)
+
+
+# -------------------------------------------------------------------- scale
+
+
+def test_ten_thousand_queries_take_seconds():
+    rng = np.random.default_rng(0)
+    n, k, m = 10_000, 30, 28
+    first = rng.integers(m, size=7 * n)
+    data = Comparisons.from_arrays(
+        np.repeat(np.arange(n), 7),
+        first,
+        (first + rng.integers(1, m, size=7 * n)) % m,
+        rng.integers(2, size=7 * n).astype(float),
+        queries=range(n),
+        models=[f"m{i}" for i in range(m)],
+    )
+    shares = rng.dirichlet(np.full(k, 0.1), n)
+    labels = rng.integers(k, size=n)
+    start = time.process_time()
+    within_cluster_tau(data, shares, rng=0)
+    profiles = cluster_profiles(data, shares)
+    profile_similarity(profiles)
+    cross_cluster_gap(profiles, data, shares, soft=True)
+    partition_agreement(shares, labels, soft=True)
+    changed_cells(shares, labels, min_share=0.01)
+    typical_queries(shares, labels)
+    assert time.process_time() - start < 20
+
+
+def test_warnings_point_at_the_caller(truth):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        within_cluster_tau(
+            truth.comparisons, pd.Series(truth.labels, index=truth.comparisons.queries)[:100], rng=0
+        )
+    assert [w.filename for w in caught] == [__file__]
