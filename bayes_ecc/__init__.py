@@ -8,6 +8,15 @@ from bayes_ecc.auditing import Audit, Finding, audit
 from bayes_ecc.baselines import LabelBradleyTerry
 from bayes_ecc.bradley_terry import BradleyTerry
 from bayes_ecc.bundle import Bundle
+from bayes_ecc.cell_reading import (
+    CellPair,
+    CellReading,
+    cell_prompt,
+    pair_cells,
+    parse_cell_reading,
+    read_cells,
+)
+from bayes_ecc.chat import AnswerError
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.datasets.simulate import Simulation, simulate
 from bayes_ecc.diagnostics import Diagnosis, attach, diagnose, stored_diagnosis
@@ -101,12 +110,15 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "ECC",
+    "AnswerError",
     "Atoms",
     "Audit",
     "BayesEccError",
     "BayesianECC",
     "BradleyTerry",
     "Bundle",
+    "CellPair",
+    "CellReading",
     "Comparisons",
     "ConvergenceWarning",
     "DataWarning",
@@ -134,6 +146,7 @@ __all__ = [
     "attach",
     "audit",
     "bt_loss",
+    "cell_prompt",
     "changed_cells",
     "cluster_profiles",
     "cluster_ranking",
@@ -158,7 +171,9 @@ __all__ = [
     "mode_report",
     "next_probe",
     "overlap_matrix",
+    "pair_cells",
     "pairwise",
+    "parse_cell_reading",
     "partition_agreement",
     "plots",
     "pointwise_log_likelihood",
@@ -170,6 +185,7 @@ __all__ = [
     "probe_values",
     "profile_similarity",
     "ranking_quality_gain",
+    "read_cells",
     "read_draws",
     "read_partition",
     "reliability_bins",

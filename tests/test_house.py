@@ -66,6 +66,8 @@ ROOMS = [
     "alignment",
     "bayesian",
     "structure",
+    "chat",
+    "cell_reading",
     "quality",
     "score_model",
     "utilities",
