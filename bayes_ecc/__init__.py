@@ -84,6 +84,7 @@ from bayes_ecc.structure import (
     typical_queries,
     within_cluster_tau,
 )
+from bayes_ecc.studies import STUDIES, Study, judge_agreement, run_study, summarize_study
 from bayes_ecc.summaries import pairwise, summarize_responsibilities, summarize_strengths
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "ECC",
+    "STUDIES",
     "AnswerError",
     "Atoms",
     "Audit",
@@ -141,6 +143,7 @@ __all__ = [
     "SettingsSearch",
     "Simulation",
     "SphereProjection",
+    "Study",
     "as_fitted",
     "atoms",
     "attach",
@@ -165,6 +168,7 @@ __all__ = [
     "gain_interval",
     "hard_partition",
     "invariants",
+    "judge_agreement",
     "leave_query_out",
     "load_bundle",
     "load_posterior",
@@ -191,6 +195,7 @@ __all__ = [
     "reliability_bins",
     "route",
     "route_observed",
+    "run_study",
     "save_bundle",
     "save_posterior",
     "score_probe_values",
@@ -204,6 +209,7 @@ __all__ = [
     "summarize_responsibilities",
     "summarize_strengths",
     "summarize_structure",
+    "summarize_study",
     "thin",
     "three_way_loss",
     "training_data",

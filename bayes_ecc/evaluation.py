@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from arviz_base import rcParams
@@ -76,10 +76,21 @@ class EvaluationSettings:
     draws: int = 500
 
 
+class Predict(Protocol):
+    """Predictions of a fitted method by signal."""
+
+    def __call__(self, signal: Signal, /, split: Split | None = None) -> FloatArray:
+        """Predict the scored comparisons of the split that was fitted, or of another one.
+
+        Another split is one of the same models: other test queries or probes, say. Its training
+        side is not looked at.
+        """
+
+
 class Fitted(NamedTuple):
     """A fitted method: predictions by signal, and what is worth telling of the fit."""
 
-    predict: Callable[[Signal], FloatArray]
+    predict: Predict
     n_iter: int | None = None
     settings: Mapping[str, Any] = {}
     estimator: Any = None
@@ -100,15 +111,21 @@ class Task(NamedTuple):
 def _fit_global(task: Task) -> Fitted:
     """Fit the baseline of every gain, whose ridge of 1 belongs to the protocol."""
     model = BradleyTerry(ridge=1.0).fit(task.split.train)
-    probability = model.predict_win_probability(task.split.scored)
-    return Fitted(lambda _: probability, estimator=model)
+
+    def predict(_: Signal, /, split: Split | None = None) -> FloatArray:
+        return model.predict_win_probability((split or task.split).scored)
+
+    return Fitted(predict, estimator=model)
 
 
 def _fit_labels(task: Task) -> Fitted:
     labels = task.bundle.labels(task.detail)
     model = LabelBradleyTerry().fit(task.split.train, labels)
-    probability = model.predict_win_probability(task.split.scored, labels)
-    return Fitted(lambda _: probability, estimator=model)
+
+    def predict(_: Signal, /, split: Split | None = None) -> FloatArray:
+        return model.predict_win_probability((split or task.split).scored, labels)
+
+    return Fitted(predict, estimator=model)
 
 
 def _fit_embedding(task: Task) -> Fitted:
@@ -161,10 +178,14 @@ def _stream(split: Split, method: str) -> np.random.Generator:
     return np.random.default_rng([split.seed, zlib.crc32(method.encode())])
 
 
-def _fit_estimator(estimator: Any, split: Split) -> Fitted:
-    estimator.fit(split.train, split.train_embeddings)
+def _fit_estimator(estimator: Any, fitted: Split) -> Fitted:
+    estimator.fit(fitted.train, fitted.train_embeddings)
+
+    def predict(signal: Signal, /, split: Split | None = None) -> FloatArray:
+        return predict_signal(estimator, split or fitted, signal)
+
     return Fitted(
-        predict=lambda signal: predict_signal(estimator, split, signal),
+        predict=predict,
         n_iter=estimator.n_iter_,
         settings=estimator.settings_,
         estimator=estimator,
@@ -333,7 +354,7 @@ def evaluate(
                 predicted = {signal: fitted.predict(signal) for signal in SIGNALS}
                 tally.seconds.append(time.perf_counter() - began)
                 for signal, probability in predicted.items():
-                    tally.add(signal, **_figures(probability, baseline, split))
+                    tally.add(signal, **judge(probability, baseline, split))
                 tally.settings.append(dict(fitted.settings))
                 if fitted.n_iter is not None:
                     tally.n_iter.append(fitted.n_iter)
@@ -351,7 +372,7 @@ def evaluate(
                 "kind": rcParams["stats.ci_kind"],
                 "of": "bootstrap over test queries, bounds averaged over seeds",
             },
-            "versions": _versions(),
+            "versions": library_versions(),
         },
         "global": {
             "loss": float(np.mean(losses)),
@@ -363,7 +384,33 @@ def evaluate(
     }
 
 
-def _figures(probability: FloatArray, baseline: FloatArray, split: Split) -> dict[str, float]:
+def judge(probability: FloatArray, baseline: FloatArray, split: Split) -> dict[str, float]:
+    """Judge predictions of a split's scored comparisons.
+
+    Parameters
+    ----------
+    probability, baseline : ndarray of float, shape (n_scored,)
+        P(second beats first) by the method and by the global model.
+    split : Split
+        What happened; its seed decides the bootstrap.
+
+    Returns
+    -------
+    dict of str to float
+        `gain` (percent) with the bounds `low` and `high` of its bootstrap interval,
+        `gain_per_query`, `loss` (nats a comparison), `loss_per_query` and `ece`.
+
+    Examples
+    --------
+    >>> from bayes_ecc import simulate
+    >>> from bayes_ecc.evaluation import fit_method, judge
+    >>> from bayes_ecc.splits import draw_split
+    >>> bundle = simulate(n_queries=100, rng=0).bundle()
+    >>> split = draw_split(bundle)
+    >>> baseline = fit_method("global", split, bundle).predict("probe")
+    >>> judge(baseline, baseline, split)["gain"]
+    0.0
+    """
     interval = gain_interval(probability, baseline, split.scored, rng=split.seed)
     return {
         "gain": ranking_quality_gain(probability, baseline, split.scored),
@@ -411,6 +458,14 @@ def _counts(split: Split) -> dict[str, Any]:
     }
 
 
-def _versions() -> dict[str, str]:
+def library_versions() -> dict[str, str]:
+    """Give the versions that figures may depend on.
+
+    Examples
+    --------
+    >>> from bayes_ecc.evaluation import library_versions
+    >>> list(library_versions())[:3]
+    ['python', 'bayes_ecc', 'numpy']
+    """
     names = ("bayes_ecc", "numpy", "scipy", "pandas", "scikit-learn")
     return {"python": platform.python_version(), **{n: metadata.version(n) for n in names}}
