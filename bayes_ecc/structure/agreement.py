@@ -66,7 +66,8 @@ def partition_agreement(
     Parameters
     ----------
     first, second
-        Anything `read_partition` reads. Aligned by query where both have identifiers.
+        Anything `read_partition` reads. Aligned by query where both have identifiers; one may hold
+        more queries than the other, as labels of a whole data set do.
     soft : bool
         Compare responsibilities as they are; otherwise every query counts for its most responsible
         cluster.
@@ -83,7 +84,7 @@ def partition_agreement(
     Warns
     -----
     DataWarning
-        If queries are left out.
+        If each holds queries that the other lacks.
 
     References
     ----------

@@ -207,7 +207,9 @@ def read_pair(
 ) -> tuple[Partition, Partition]:
     """Read two partitions of the same queries, in the same order.
 
-    Queries that only one of them holds, or leaves without a label, are left out.
+    Queries that only one of them holds, or leaves without a label, are left out. One may hold more
+    than the other, as labels of a whole data set do; where each holds some that the other lacks,
+    that is said.
 
     Raises
     ------
@@ -217,7 +219,7 @@ def read_pair(
     Warns
     -----
     DataWarning
-        If queries are left out, saying how many.
+        If each holds queries that the other lacks.
     """
     one, other = read_partition(first), read_partition(second)
     if one.queries is None or other.queries is None:
@@ -232,16 +234,16 @@ def read_pair(
         other = Partition(other.shares, known, other.clusters)
     elif not one.queries.equals(other.queries):
         place = other.queries.get_indexer(one.queries)
-        left_out = len(one) + len(other) - 2 * int((place >= 0).sum())
-        if (place < 0).all():
+        shared = int((place >= 0).sum())
+        if not shared:
             raise InputError(
                 f"The partitions have no query in common (one holds {one.queries[0]!r}, the other "
                 f"{other.queries[0]!r}, say); index both by the same query ids."
             )
-        if left_out:
+        if shared < min(len(one), len(other)):
             warnings.warn(
-                f"{left_out} queries are in one of the partitions only and are left out; "
-                f"{int((place >= 0).sum())} are compared.",
+                f"The partitions share {shared} queries, of {len(one)} and {len(other)}; others "
+                "are left out.",
                 DataWarning,
                 stacklevel=2,
                 skip_file_prefixes=(_PACKAGE,),

@@ -9,9 +9,9 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from bayes_ecc.bradley_terry import check_rows
+from bayes_ecc.bradley_terry import PairLayout, check_rows
 from bayes_ecc.checks import check_choice, check_count
-from bayes_ecc.comparisons import Comparisons
+from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.draws import Draws, read_draws
 from bayes_ecc.errors import InputError
 from bayes_ecc.inference import (
@@ -242,10 +242,12 @@ def _measure(
     if held_out is None and not (embeddings is None and probes is None):
         raise InputError("embeddings and probes are those of held_out; give held_out as well.")
     compared = read.comparisons.query_weight > 0
-    test = rows = None
+    counts = read.comparisons.outcome_counts()
+    layout = PairLayout(counts.winner, counts.loser, read.comparisons.n_models)
+    test = test_counts = None
     if held_out is not None:
         whole = read_draws(posterior_of(posterior), draws=draws).atoms
-        rows = check_rows(held_out).with_models(whole.models)
+        test_counts = check_rows(held_out).with_models(whole.models).outcome_counts()
         test = iterate_responsibilities(
             whole,
             read_signals(whole, embeddings=embeddings, probes=probes, queries=held_out.queries),
@@ -257,14 +259,14 @@ def _measure(
         theta = atoms.strengths[s].astype(float)
         found = _of_partition(codes, theta)
         if repeats:
-            found["within_cluster_tau"] = _consistency(
-                read.comparisons, member * compared[:, None], folds, repeats, ridge, generator
-            )
-        if test is None or rows is None:
-            found["cross_cluster_gap"] = _gap(theta, read.comparisons, member)
+            asked = member * compared[:, None]
+            taus = fold_taus(counts, layout, asked, folds, repeats, ridge, generator)
+            found["within_cluster_tau"] = _weighted(taus.mean(axis=0), asked.sum(axis=0))
+        if test is None or test_counts is None:
+            found["cross_cluster_gap"] = _gap(theta, counts, member)
         else:
             own = one_hot(assign(next(test)[2], assignment, generator), atoms.n_clusters)
-            found["cross_cluster_gap"] = _gap(theta, rows, own)
+            found["cross_cluster_gap"] = _gap(theta, test_counts, own)
         if reference is not None:
             found |= _agreement(member, reference)
         for name, value in found.items():
@@ -286,28 +288,20 @@ def _of_partition(codes: NDArray[np.intp], theta: FloatArray) -> dict[str, float
     return found
 
 
-def _consistency(
-    comparisons: Comparisons,
-    shares: FloatArray,
-    folds: int,
-    repeats: int,
-    ridge: float,
-    rng: np.random.Generator,
-) -> float:
-    """Mean tau within clusters, weighted by their queries."""
-    tau = fold_taus(comparisons, shares, folds, repeats, ridge, rng).mean(axis=0)
-    counted = ~np.isnan(tau)
-    weight = shares.sum(axis=0)[counted]
-    return float(tau[counted] @ weight / weight.sum()) if counted.any() else float("nan")
-
-
-def _gap(theta: FloatArray, comparisons: Comparisons, member: FloatArray) -> float:
+def _gap(theta: FloatArray, counts: OutcomeCounts, member: FloatArray) -> float:
     """Mean gap over clusters, weighted by their comparisons."""
     if len(theta) < 2:
         return float("nan")
-    own, other, weight = swap_losses(theta, comparisons, member)
-    has = weight > 0
-    return float((other - own)[has] @ weight[has] / weight.sum()) if has.any() else float("nan")
+    own, other, weight = swap_losses(theta, counts, member)
+    return _weighted(other - own, weight)
+
+
+def _weighted(values: FloatArray, weight: FloatArray) -> float:
+    """Weighted mean of the values that are there; NaN if none is."""
+    counted = ~np.isnan(values)
+    if not counted.any():
+        return float("nan")
+    return float(values[counted] @ weight[counted] / weight[counted].sum())
 
 
 def _agreement(member: FloatArray, reference: FloatArray) -> dict[str, float]:
@@ -327,6 +321,8 @@ def _summary(values: FloatArray, share: FloatArray, interval: Interval) -> list[
     if not used.any():
         return [float("nan")] * 4
     kept, weight = values[used], share[used] / share[used].sum()
+    if np.ptp(kept) == 0:
+        return [float(kept[0]), 0.0, float(kept[0]), float(kept[0])]
     mean = float(weight @ kept)
     ordered = np.sort(kept if np.ptp(weight) == 0 else kept[equally_weighted(weight)])
     lower, upper = sorted_interval(ordered, interval)

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from bayes_ecc.bradley_terry import PairLayout, check_comparisons, check_rows, fit_strengths
 from bayes_ecc.checks import check_count, check_flag, check_positive
-from bayes_ecc.comparisons import Comparisons
+from bayes_ecc.comparisons import Comparisons, OutcomeCounts
 from bayes_ecc.errors import InputError
 from bayes_ecc.inference import PosteriorPredictions
 from bayes_ecc.random import RandomState, as_generator
@@ -25,7 +25,7 @@ type FloatArray = NDArray[np.floating[Any]]
 type IntArray = NDArray[np.intp]
 type ProfilesLike = xr.DataArray | pd.DataFrame | xr.DataTree | PosteriorPredictions | ArrayLike
 
-_CELLS = 4_000_000  # fits x models x models, or clusters x comparisons, held at once
+_CELLS = 4_000_000  # fits x models x models held at once
 
 
 class Profiles(NamedTuple):
@@ -248,7 +248,9 @@ def within_cluster_tau(
     check_positive("ridge", ridge)
     shares, clusters = _memberships(comparisons, partition, soft)
     shares = np.where(comparisons.query_weight[:, None] > 0, shares, 0.0)
-    tau = fold_taus(comparisons, shares, folds, repeats, ridge, as_generator(rng))
+    counts = comparisons.outcome_counts()
+    layout = PairLayout(counts.winner, counts.loser, comparisons.n_models)
+    tau = fold_taus(counts, layout, shares, folds, repeats, ridge, as_generator(rng))
     queries = shares.sum(axis=0)
     counted = ~np.isnan(tau).any(axis=0)
     if not counted.any():
@@ -338,7 +340,7 @@ def cross_cluster_gap(
         )
     by_profile = np.zeros((len(shares), len(read.clusters)))
     by_profile[:, place] = shares
-    own, other, weight = swap_losses(read.strengths, rows, by_profile)
+    own, other, weight = swap_losses(read.strengths, rows.outcome_counts(), by_profile)
     gap = other - own
     has = weight > 0
     mean = gap[has] @ weight[has] / weight.sum() if has.any() else np.nan
@@ -353,7 +355,8 @@ def cross_cluster_gap(
 
 
 def fold_taus(
-    comparisons: Comparisons,
+    counts: OutcomeCounts,
+    layout: PairLayout,
     shares: FloatArray,
     folds: int,
     repeats: int,
@@ -364,7 +367,10 @@ def fold_taus(
 
     Parameters
     ----------
-    comparisons : Comparisons
+    counts : OutcomeCounts
+        Of the comparisons of n_queries queries.
+    layout : PairLayout
+        Of its columns.
     shares : ndarray, shape (n_queries, n_clusters)
         Memberships; a query without any takes no part.
 
@@ -373,8 +379,6 @@ def fold_taus(
     ndarray, shape (repeats, n_clusters)
         NaN where a cluster has fewer queries than folds, or no pair of folds has a tau.
     """
-    counts = comparisons.outcome_counts()
-    layout = PairLayout(counts.winner, counts.loser, comparisons.n_models)
     n_clusters = shares.shape[1]
     tau = np.full((repeats, n_clusters), np.nan)
     kept, wins = [], []
@@ -391,34 +395,30 @@ def fold_taus(
 
 
 def swap_losses(
-    strengths: FloatArray, comparisons: Comparisons, shares: FloatArray
+    strengths: FloatArray, counts: OutcomeCounts, shares: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Mean loss under a cluster's own and under the other clusters' strengths.
 
     Parameters
     ----------
     strengths : ndarray, shape (n_clusters, n_models)
-    comparisons : Comparisons
+    counts : OutcomeCounts
+        Of the comparisons of n_queries queries.
     shares : ndarray, shape (n_queries, n_clusters)
-        Memberships of its queries.
+        Memberships of the queries.
 
     Returns
     -------
     own, other, weight : ndarray, shape (n_clusters,)
         Losses are NaN where the weight is zero.
     """
-    n_clusters = len(strengths)
-    member = shares * (comparisons.query_weight > 0)[:, None]
-    weight = member.T @ comparisons.query_weight
-    loss = np.zeros((n_clusters, n_clusters))  # of the comparisons of one, under the other's
-    for rows in _parts(len(comparisons), _CELLS // n_clusters):
-        first, second = comparisons.first[rows], comparisons.second[rows]
-        margin = strengths[:, second] - strengths[:, first]
-        each = np.logaddexp(0, margin) - comparisons.outcome[rows] * margin
-        loss += (each * comparisons.weight[rows] @ member[comparisons.query[rows]]).T
+    wins = (counts.matrix.T @ shares).T  # (n_clusters, n_columns)
+    weight = wins.sum(axis=1)
+    margin = strengths[:, counts.winner] - strengths[:, counts.loser]
+    loss = wins @ np.logaddexp(0, -margin).T  # of the comparisons of one, under the other's
     with np.errstate(invalid="ignore", divide="ignore"):
         own = loss.diagonal() / weight
-        other = (loss.sum(axis=1) - loss.diagonal()) / (weight * (n_clusters - 1))
+        other = (loss.sum(axis=1) - loss.diagonal()) / (weight * (len(strengths) - 1))
     return own, other, weight
 
 
