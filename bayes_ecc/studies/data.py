@@ -288,7 +288,8 @@ def draw_test(
     probes = noisy.rows(order < cell.n_probes)
     scored = pool.rows(order >= reading["reserved"])
     chosen &= np.bincount(scored.query, minlength=pool.n_queries) > 0
-    return probes.take(chosen), _take(scored, chosen, "to score")
+    scored = _take(scored, chosen, "to score")
+    return probes.take(chosen), scored
 
 
 def make_split(
@@ -417,10 +418,9 @@ def _as_text(label: Any) -> str | None:
 
 
 def _take(comparisons: Comparisons, chosen: NDArray[np.bool_], purpose: str) -> Comparisons:
-    taken = comparisons.take(chosen)
-    if not len(taken):
+    if not chosen[comparisons.query].any():
         raise InputError(
             f"No comparison is left {purpose}; take more queries, more comparisons a query, fewer "
             "probes, or other labels."
         )
-    return taken
+    return comparisons.take(chosen)
