@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from bayes_ecc.checks import check_choice, check_count
 from bayes_ecc.errors import InputError
+from bayes_ecc.plots.sources import heading
 from bayes_ecc.plots.style import (
     GREY,
     add_legend,
@@ -38,15 +40,36 @@ LABELS: Mapping[str, str] = {
     "train_fraction": "share of the queries trained on",
     "n_probes": "probes per test query",
     "probe_noise": "noise of probe outcomes (share flipped)",
+    "concentration": "concentration",
+    "probe_power": "probe power",
+    "tie_share": "share of ties",
     "gain": "ranking quality gain (%)",
+    "gain_per_query": "ranking quality gain, by query (%)",
     "loss": "loss on held-out comparisons (nats)",
+    "loss_per_query": "loss on held-out comparisons, by query (nats)",
     "ece": "expected calibration error",
 }
 """What the axes of well-known columns are called."""
 
-_REPLICATES = ("seed", "repeat")
-_MEASURES = {"gain", "gain_low", "gain_high", "loss", "ece", "seconds"}
-_SETTINGS = ("study", "bundle", "method", "signal", "encoder", *list(LABELS)[:8])
+_REPLICATES = ("seed", "probe_draw")
+_FACTS = ("message", "converged")  # told of a row, and no reason to keep it from others
+_SETTINGS = (
+    "n_clusters",
+    "embedding_weight",
+    "temperature",
+    "ridge",
+    "evidence_power",
+    "chains",
+    "draws",
+    "per_query",
+    "train_fraction",
+    "tie_share",
+    "test_per_query",
+    "test_fraction",
+    "n_probes",
+    "reserved",
+    "probe_noise",
+)  # in numbers; columns of words are settings, too
 _WIDE = 15.0  # largest over smallest number from which an axis is logarithmic
 
 
@@ -64,13 +87,14 @@ def plot_gain_curve(
     """Plot a measure along a setting: means over seeds, one line a method, with bands.
 
     Methods without the setting (its cell is blank) are drawn as level lines. A setting given in
-    words gets dots with bars, side by side.
+    words gets dots with bars, side by side. Rows without the measure, of fits that were refused,
+    are left out, and counted above the figure.
 
     Parameters
     ----------
     table : pandas.DataFrame
-        One row a method, setting and seed, as studies make it: columns `x`, `y` and `by`; `seed`
-        and `repeat` tell replicates apart.
+        One row a method, setting and seed, as `run_study` makes it: columns `x`, `y` and `by`;
+        `seed` and `probe_draw` tell replicates apart.
     x, y : str
         Columns to draw.
     by : str or sequence of str
@@ -93,7 +117,8 @@ def plot_gain_curve(
     Raises
     ------
     InputError
-        If columns are missing, or rows that differ in another setting would be averaged.
+        If columns are missing, there is nothing to draw, or rows that differ in another setting
+        would be averaged.
 
     Examples
     --------
@@ -112,15 +137,28 @@ def plot_gain_curve(
     check_axes(ax)
     keys = [by] if isinstance(by, str) else list(by)
     check_columns(table, [x, y, *keys], numbers=[y])
+    keys = [key for key in keys if key != x] or keys
+    n_rows = len(table)
+    table = table.assign(**{x: _as_numbers(table[x])})[table[y].notna()]
+    if not len(table):
+        raise InputError(f"table, column {y!r}: all {n_rows} rows are blank; nothing to draw.")
     if band is not None:
         check_choice("band", band, ("sd", "range", "interval", "none"))
     _refuse_mixed_rows(table, x, keys)
     chosen = _chosen_band(table, x, y, keys, band)
     in_words = not pd.api.types.is_numeric_dtype(table[x])
     words = list(dict.fromkeys(table[x].dropna()))
-    groups = list(table.groupby(keys, sort=False, dropna=False))
+    groups: list[Any] = [((plain_text(y),), table)]
+    if keys != [x]:
+        groups = list(table.groupby(keys, sort=False, dropna=False))
     labels = short_names([", ".join(map(str, key)) for key, _ in groups], width=32)
-    ax = new_axes(ax, (6.6 if len(groups) > 3 else 5.6, 3.6))
+    numbers = np.sort(np.asarray([] if in_words else words, dtype=float))
+    if log is None:
+        log = bool(len(numbers)) and numbers[0] > 0 and numbers[-1] / numbers[0] >= _WIDE
+    if log and not (len(numbers) and numbers[0] > 0):
+        raise InputError(f"log=True needs positive numbers in the column {x!r}.")
+    own_figure = ax is None
+    ax = new_axes(ax, (6.6, 3.6))
     entries: dict[str, Any] = {}
     for i, ((_, rows), label) in enumerate(zip(groups, labels, strict=True)):
         style = {**series_style(i), **kwargs}
@@ -148,19 +186,21 @@ def plot_gain_curve(
                     values, lows, highs, color=line.get_color(), alpha=0.16, linewidth=0
                 )
             entries[label] = line
-    replicates = int(table.groupby([*keys, x], dropna=False).size().max())
-    title = {
-        "sd": f"mean ± sd over {replicates} replicates",
-        "range": f"mean and range over {replicates} replicates",
+    several = f"over {_most_replicates(table, x, keys)} replicates"
+    titles = {
+        "sd": f"mean ± sd {several}",
+        "range": f"mean and range {several}",
         "interval": "bootstrap intervals over queries",
-        "none": "",
-    }[chosen]
-    finish(ax, x=_label(x), y=_label(y), title=title)
+    }
+    n_blank = n_rows - len(table)
+    blank = f"{n_blank} row{'s' * (n_blank > 1)} without {y} left out" if n_blank else ""
+    finish(ax, x=_label(x), y=_label(y), title=heading(titles.get(chosen, ""), blank))
     if in_words:
         name_columns(ax, short_names(words))
     elif words:
-        _scale(ax, np.sort(np.asarray(words, dtype=float)), log)
-    add_legend(ax, entries, outside=len(entries) > 3)
+        _scale(ax, numbers, log)
+    if keys != [x]:
+        add_legend(ax, entries, outside=own_figure)
     return ax
 
 
@@ -256,15 +296,11 @@ def _label(column: str) -> str:
 
 def _refuse_mixed_rows(table: pd.DataFrame, x: str, keys: list[str]) -> None:
     """Refuse to average rows that differ in more than their seed."""
-    replicates = [name for name in _REPLICATES if name in table.columns]
-    fixed = [
-        name
-        for name in table.columns
-        if name not in {x, *keys, *replicates, *_MEASURES}
-        and (name in _SETTINGS or not pd.api.types.is_numeric_dtype(table[name]))
-    ]
-    grouped = table.groupby([*keys, x], sort=False, dropna=False)
-    for name in fixed:
+    known = {*_SETTINGS, *(c for c in table.columns if table[c].dtype.kind not in "biuf")}
+    grouped = table.groupby(list(dict.fromkeys([*keys, x])), sort=False, dropna=False)
+    for name in table.columns:
+        if name not in known or name in {x, *keys, *_REPLICATES, *_FACTS}:
+            continue
         if int(grouped[name].nunique(dropna=False).max()) > 1:
             values = ", ".join(map(repr, table[name].unique()[:4].tolist()))
             raise InputError(
@@ -275,7 +311,7 @@ def _refuse_mixed_rows(table: pd.DataFrame, x: str, keys: list[str]) -> None:
 
 
 def _chosen_band(table: pd.DataFrame, x: str, y: str, keys: list[str], band: Band | None) -> Band:
-    several = int(table.groupby([*keys, x], dropna=False).size().max()) > 1
+    several = _most_replicates(table, x, keys) > 1
     bounds = y == "gain" and {"gain_low", "gain_high"} <= set(table.columns)
     if band == "interval" and not bounds:
         raise InputError(
@@ -287,6 +323,18 @@ def _chosen_band(table: pd.DataFrame, x: str, y: str, keys: list[str], band: Ban
     if several:
         return "sd"
     return "interval" if bounds and table["gain_low"].notna().any() else "none"
+
+
+def _as_numbers(column: pd.Series) -> pd.Series:
+    """Give a column of objects that are all numbers, or blank, as numbers."""
+    if column.dtype == object and all(isinstance(v, Real) for v in column.dropna()):
+        return column.astype(float)
+    return column
+
+
+def _most_replicates(table: pd.DataFrame, x: str, keys: list[str]) -> int:
+    """Count the rows of the point that has most."""
+    return int(table.groupby(list(dict.fromkeys([*keys, x])), dropna=False).size().max())
 
 
 def _summary(rows: pd.DataFrame, y: str, band: Band) -> tuple[float, float, float]:
@@ -303,13 +351,8 @@ def _summary(rows: pd.DataFrame, y: str, band: Band) -> tuple[float, float, floa
     return mean, mean, mean
 
 
-def _scale(ax: Axes, values: FloatArray, log: bool | None) -> None:
+def _scale(ax: Axes, values: FloatArray, log: bool) -> None:
     """Scale the x axis, and put its ticks at the values tried as far as they fit."""
-    positive = bool((values > 0).all())
-    if log and not positive:
-        raise InputError("log=True needs positive numbers on the x axis.")
-    if log is None:
-        log = positive and values[-1] / values[0] >= _WIDE
     place = np.log(values) if log else values
     if log:
         ax.set_xscale("log")

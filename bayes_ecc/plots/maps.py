@@ -34,6 +34,7 @@ from bayes_ecc.plots.style import (
     plain_text,
     short_names,
 )
+from bayes_ecc.posterior import atoms
 
 type FloatArray = NDArray[np.floating[Any]]
 
@@ -43,6 +44,7 @@ def plot_overlap(
     *,
     share: Literal["row", "column", "none"] = "row",
     match: bool = True,
+    names: tuple[str, str] | None = None,
     ax: Axes | None = None,
     **kwargs: Any,
 ) -> Axes:
@@ -50,13 +52,16 @@ def plot_overlap(
 
     Parameters
     ----------
-    matrix : pandas.DataFrame, xarray.DataArray or array-like, shape (n_rows, n_columns)
-        Queries (or responsibility) in each cell of the two partitions; not negative.
+    matrix : Dataset, DataArray, DataFrame or array-like, shape (n_rows, n_columns)
+        Queries (or responsibility) in each cell of the two partitions; not negative. Of what
+        `overlap_matrix` made its `queries` are drawn.
     share : {"row", "column", "none"}
         Draw shares of each row, of each column, or the numbers as they are. A row or column
         without queries stays blank.
     match : bool
         Order the columns so that they lie along the diagonal as far as can be.
+    names : (str, str), optional
+        What the rows and the columns are; by default as the matrix names them.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure by default.
     **kwargs
@@ -82,7 +87,8 @@ def plot_overlap(
     """
     check_axes(ax)
     check_choice("share", share, ("row", "column", "none"))
-    values, rows, columns, names = _matrix(matrix)
+    values, rows, columns, own_names = _matrix(matrix)
+    names = own_names if names is None else names
     order = _matched_columns(values) if match else np.arange(values.shape[1])
     values = values[:, order]
     if share != "none":
@@ -181,6 +187,10 @@ def plot_query_map(
         if not isinstance(posterior, xr.DataTree):
             raise InputError("source holds draws alone; give the fit or its posterior_.")
         posterior, which = tree_chain(posterior, chain)
+        if embeddings is None and not atoms(posterior).embedded:
+            raise InputError(
+                "This fit was made without embeddings; there is no map of its queries."
+            )
         found, points = training_responsibilities(posterior, draws, embeddings, probes)
         shares, names = found.values, found["cluster"].values.tolist()
     if shares.ndim != 2 or points.ndim != 2 or len(shares) != len(points):
@@ -235,6 +245,10 @@ def plot_query_map(
 
 def _matrix(matrix: Any) -> tuple[FloatArray, list[Any], list[Any], tuple[str, str]]:
     """Read a labelled matrix: values, labels of rows and of columns, names of both."""
+    if isinstance(matrix, xr.Dataset):
+        if "queries" not in matrix:
+            raise InputError("The dataset has no 'queries'; give one made by overlap_matrix.")
+        matrix = matrix["queries"]
     try:
         values = np.array(matrix, dtype=float)
     except (TypeError, ValueError) as error:

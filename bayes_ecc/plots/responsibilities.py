@@ -291,7 +291,12 @@ def _query_entropy(responsibilities: Any, queries: pd.Index) -> FloatArray:
     rows = pd.RangeIndex(len(entropy))
     if len(rows) == len(queries) and (names is None or names.equals(rows)):
         return entropy
-    place = (rows if names is None else names).get_indexer(queries)
+    if names is None:
+        raise InputError(
+            f"responsibilities has {len(rows)} rows for the {len(queries)} queries of the "
+            "comparisons; give one each, or name their queries."
+        )
+    place = names.get_indexer(queries)
     if (place < 0).any():
         raise InputError(
             f"responsibilities has no row for query {queries[int(np.argmin(place))]!r}; give those "

@@ -80,7 +80,8 @@ def plot_risk_coverage(
     found = _part(study, "abstention")
     curves = {name: ways[by] for name, ways in found.items() if by in ways}
     names = _chosen(curves, policies, f"abstention by {by!r}")
-    ax = new_axes(ax, (5.2, 3.5))
+    own_figure = ax is None
+    ax = new_axes(ax, (6.4, 3.5))
     entries = {}
     for i, (name, label) in enumerate(zip(names, short_names(names), strict=True)):
         points = curves[name]
@@ -95,7 +96,7 @@ def plot_risk_coverage(
         y=_RISKS[risk],
     )
     ax.set_xlim(0, 102)
-    add_legend(ax, entries, outside=len(entries) > 3)
+    add_legend(ax, entries, outside=own_figure)
     return ax
 
 
