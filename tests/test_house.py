@@ -200,6 +200,7 @@ def test_wheel_holds_the_library_and_nothing_else(tmp_path: Path) -> None:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
         records = {Path(name).name for name in wheel.namelist() if ".dist-info/" in name}
     expected = {"bayes_ecc/py.typed"}
+    expected |= {f"bayes_ecc/report/report.{kind}" for kind in ("css", "js")}
     for module, path in source_files(source).items():
         folders = module.replace(".", "/")
         expected.add(f"{folders}/__init__.py" if path.name == "__init__.py" else f"{folders}.py")

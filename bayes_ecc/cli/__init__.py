@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
-from bayes_ecc.cli import audit, convert, demo, evaluate, fit, rank, route, study
+from bayes_ecc.cli import audit, convert, demo, evaluate, fit, rank, report, route, study
 from bayes_ecc.cli.output import complain, short_warnings
 from bayes_ecc.errors import BayesEccError
 
-COMMANDS = (demo, convert, audit, evaluate, study, fit, rank, route)
+COMMANDS = (demo, convert, audit, evaluate, study, fit, rank, report, route)
 """The commands, in the order of `bayes-ecc --help`."""
 
 REFUSED = 2

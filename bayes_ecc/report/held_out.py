@@ -1,0 +1,172 @@
+"""Methods fitted beside a fit, on the data it was fitted to, with queries held out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from bayes_ecc.bundle import Bundle
+from bayes_ecc.checks import check_count
+from bayes_ecc.errors import InputError
+from bayes_ecc.evaluation import EvaluationSettings, check_method, evaluate
+from bayes_ecc.posterior import training_data
+from bayes_ecc.report.bundles import compare_with_bundle
+from bayes_ecc.splits import draw_split
+
+DEFAULT_METHODS = ("global", "ecc:auto", "bayes")
+"""One global ranking, EM and the posterior, their settings chosen on training queries."""
+
+_TEST_SIZE = 0.2
+_OPTIONS = {
+    "clusters": "n_clusters",
+    "embedding-weight": "embedding_weight",
+    "embedding-only-weight": "embedding_only_weight",
+    "temperature": "temperature",
+    "ridge": "ridge",
+    "concentration": "concentration",
+    "evidence-power": "evidence_power",
+    "probe-power": "probe_power",
+    "starts": "starts",
+    "chains": "chains",
+    "draws": "draws",
+    "per-query": "per_query",
+    "test-size": "test_size",
+    "probes": "probes",
+    "source": "source",
+    "frozen": "frozen",
+}
+
+
+def evaluate_beside(
+    posterior: xr.DataTree,
+    bundle: Bundle,
+    methods: Sequence[str] = DEFAULT_METHODS,
+    *,
+    seeds: Sequence[int] = (0,),
+    progress: bool | None = False,
+) -> dict[str, Any]:
+    """Evaluate methods on splits of the data of a fit, with as many clusters as it has.
+
+    The same LLMs take part, and as many comparisons a query are drawn. Other settings are chosen
+    anew on the training queries: those of the fit have seen the queries that are tested on.
+
+    Parameters
+    ----------
+    posterior : xarray.DataTree
+        The fit.
+    bundle : Bundle
+        The data that were fitted.
+    methods : sequence of str
+        As `bayes_ecc.evaluation.evaluate` takes them.
+    seeds : sequence of int
+        One split each.
+    progress : bool or None
+        Whether to show a progress bar; None shows it on a terminal and in a notebook only.
+
+    Returns
+    -------
+    dict
+        As `evaluate` gives it.
+
+    Raises
+    ------
+    InputError
+        If a method is unknown, or the bundle does not hold the fit's comparisons.
+
+    Examples
+    --------
+    >>> from bayes_ecc import ECC, simulate
+    >>> from bayes_ecc.report.held_out import evaluate_beside
+    >>> data = simulate(n_queries=200, n_models=5, rng=0)
+    >>> fit = ECC(n_clusters=4, ridge=0.1, rng=0).fit(data.comparisons, data.embeddings)
+    >>> found = evaluate_beside(fit.posterior_, data.bundle(), ["global", "labels:capability"])
+    >>> sorted(found["methods"])
+    ['global', 'labels:capability']
+    """
+    for name in methods:
+        check_method(name, bundle)
+    comparisons, _ = training_data(posterior)
+    agreement = compare_with_bundle(comparisons, bundle)
+    if not agreement.looked_up or agreement.different > agreement.looked_up / 2:
+        raise InputError(
+            f"The bundle {bundle.name!r} does not hold the comparisons of the fit "
+            f"({agreement.looked_up:,} could be looked up, {agreement.different:,} differ); give "
+            "the data that were fitted."
+        )
+    counts = np.bincount(comparisons.query, minlength=comparisons.n_queries)
+    sizes = posterior["posterior"].sizes
+    sampled: dict[str, Any] = (
+        {"chains": sizes["chain"], "draws": sizes["draw"]} if sizes["draw"] > 1 else {}
+    )
+    drawing: dict[str, Any] = {
+        "per_query": int(counts.max()) if agreement.source == "scores" else 7,
+        "test_size": _TEST_SIZE,
+        "probes": 1 if (counts > 1).any() else 0,
+        "source": agreement.source,
+    }
+    excluded = list(agreement.left_out)
+    splits = (
+        draw_split(
+            bundle,
+            seed=check_count("seeds", seed, least=0),
+            per_query=drawing["per_query"],
+            test_size=_TEST_SIZE,
+            n_probes=drawing["probes"],
+            exclude_models=excluded,
+            source=agreement.source,
+        )
+        for seed in seeds
+    )
+    settings = EvaluationSettings(
+        n_clusters=sizes["cluster"],
+        embedding_weight="auto",
+        temperature="auto",
+        ridge="auto",
+        **sampled,
+    )
+    return evaluate(
+        bundle,
+        splits,
+        methods,
+        settings,
+        protocol={"seeds": list(seeds), "exclude_models": excluded, "frozen": None, **drawing},
+        progress=progress,
+    )
+
+
+def evaluate_command(evaluation: Mapping[str, Any], bundle: str | None) -> str:
+    """Give the command that makes an evaluation again, from what it tells of itself.
+
+    Examples
+    --------
+    >>> from bayes_ecc.report.held_out import evaluate_command
+    >>> protocol = {"n_clusters": 30, "ridge": "auto", "seeds": [0, 1], "frozen": None}
+    >>> evaluate_command({"protocol": protocol, "methods": {"ecc": {}, "labels:my task": {}}}, None)
+    "bayes-ecc evaluate BUNDLE --methods ecc --methods 'labels:my task' --clusters 30 --ridge auto
+     --seed 0 --seeds 2"
+    """
+    protocol = evaluation["protocol"]
+    words = ["bayes-ecc", "evaluate", bundle or "BUNDLE"]
+    for name in evaluation["methods"]:
+        words += ["--methods", str(name)]
+    words += _told(protocol)
+    seeds = protocol.get("seeds")
+    if isinstance(seeds, list) and seeds and all(isinstance(seed, int) for seed in seeds):
+        words += ["--seed", str(seeds[0])]
+        if len(seeds) > 1:
+            words += ["--seeds", str(len(seeds))]
+    return shlex.join(words)
+
+
+def _told(protocol: Mapping[str, Any]) -> Iterator[str]:
+    for option, name in _OPTIONS.items():
+        value = protocol.get(name)
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            yield from (f"--{option}", f"{value:g}" if isinstance(value, float) else str(value))
+    excluded = protocol.get("exclude_models")
+    for name in excluded if isinstance(excluded, list) else []:
+        yield from ("--exclude-models", str(name))
