@@ -70,6 +70,10 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         better and be calibrated worse.
     probe_power : float or "auto"
         What multiplies a probe's log-likelihood at prediction.
+    n_probes : int, optional
+        How many probes new queries will have, for which settings that are "auto" are chosen: with
+        0, for predictions from embeddings alone. By default one, or none where queries have too
+        few comparisons to spare one.
     embedding_dim : int or None
         Embeddings are projected to this many dimensions (at most as many as they have); None keeps
         them. In hundreds of dimensions a tempered concentration blurs the centroids.
@@ -143,6 +147,7 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         concentration: float | Literal["auto"] = "auto",
         evidence_power: float = 1.0,
         probe_power: float | Literal["auto"] = "auto",
+        n_probes: int | None = None,
         embedding_dim: int | None = 32,
         priors: Priors | None = None,
         sampler: Sampler = "gibbs",
@@ -162,6 +167,7 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         self.concentration = concentration
         self.evidence_power = evidence_power
         self.probe_power = probe_power
+        self.n_probes = n_probes
         self.embedding_dim = embedding_dim
         self.priors = priors
         self.sampler = sampler
@@ -271,7 +277,14 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         priors = self.priors or _default_priors(settings.n_clusters)
         if "auto" in (settings.concentration, settings.probe_power):
             self.selection_ = choose_settings(
-                comparisons, unit, settings, priors, rng, cores=self.cores, progress=self.progress
+                comparisons,
+                unit,
+                settings,
+                priors,
+                rng,
+                n_probes=self.n_probes,
+                cores=self.cores,
+                progress=self.progress,
             )
             settings = settings._replace(**self.selection_.best)
         projection = None
@@ -345,6 +358,8 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         for name in ("chains", "draws"):
             check_count(name, getattr(self, name))
         check_count("tune", self.tune, least=0)
+        if self.n_probes is not None:
+            check_count("n_probes", self.n_probes, least=0)
         check_flag("checks", self.checks)
         if self.progress is not None:
             check_flag("progress", self.progress)

@@ -159,16 +159,18 @@ def _fit_bayes(task: Task) -> Fitted:
     from bayes_ecc.bayesian import BayesianECC  # brings PyMC, which takes seconds to import
 
     settings = task.settings
+    method = "bayes:embedding" if task.detail else "bayes"
     estimator = BayesianECC(
         settings.n_clusters,
         concentration=settings.concentration,
         evidence_power=settings.evidence_power,
         probe_power=settings.probe_power,
+        n_probes=0 if task.detail else None,
         starts=settings.starts,
         chains=settings.chains,
         draws=settings.draws,
         checks=False,  # what is judged here are predictions
-        rng=_stream(task.split, "bayes"),
+        rng=_stream(task.split, method),
     )
     return _fit_estimator(estimator, task.split)
 
@@ -221,11 +223,12 @@ def check_method(name: str, bundle: Bundle) -> tuple[str, str]:
     ('labels', 'topic')
     """
     kind, colon, detail = name.partition(":")
-    fine = {"labels": detail != "", "ecc": not colon or detail == "auto"}.get(kind, not colon)
+    variants = {"labels": (detail,), "ecc": ("", "auto"), "bayes": ("", "embedding")}
+    fine = detail in variants.get(kind, ("",)) and bool(detail) == bool(colon or kind == "labels")
     if kind not in METHODS or not fine:
         raise InputError(
             f"There is no method {name!r}; there are global, labels:COLUMN, embedding, "
-            "comparisons, ecc, ecc:auto and bayes."
+            "comparisons, ecc, ecc:auto, bayes and bayes:embedding."
         )
     if kind == "labels":
         bundle.labels(detail)
@@ -298,8 +301,8 @@ def evaluate(
     splits : iterable of Split
         One a seed, from `bayes_ecc.splits`.
     methods : sequence of str
-        "global", "labels:COLUMN", "embedding", "comparisons", "ecc", "ecc:auto" and
-        "bayes".
+        "global", "labels:COLUMN", "embedding", "comparisons", "ecc", "ecc:auto", "bayes" and
+        "bayes:embedding".
     settings : EvaluationSettings, optional
         What the methods share.
     protocol : mapping, optional
@@ -384,7 +387,9 @@ def evaluate(
     }
 
 
-def judge(probability: FloatArray, baseline: FloatArray, split: Split) -> dict[str, float]:
+def judge(
+    probability: FloatArray, baseline: FloatArray, split: Split, *, n_resamples: int = 2000
+) -> dict[str, float]:
     """Judge predictions of a split's scored comparisons.
 
     Parameters
@@ -393,6 +398,8 @@ def judge(probability: FloatArray, baseline: FloatArray, split: Split) -> dict[s
         P(second beats first) by the method and by the global model.
     split : Split
         What happened; its seed decides the bootstrap.
+    n_resamples : int
+        Of the bootstrap.
 
     Returns
     -------
@@ -411,7 +418,9 @@ def judge(probability: FloatArray, baseline: FloatArray, split: Split) -> dict[s
     >>> judge(baseline, baseline, split)["gain"]
     0.0
     """
-    interval = gain_interval(probability, baseline, split.scored, rng=split.seed)
+    interval = gain_interval(
+        probability, baseline, split.scored, n_resamples=n_resamples, rng=split.seed
+    )
     return {
         "gain": ranking_quality_gain(probability, baseline, split.scored),
         "low": interval.low,

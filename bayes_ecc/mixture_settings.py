@@ -32,6 +32,8 @@ from bayes_ecc.validation import InnerSplit, inner_splits
 type FloatArray = NDArray[np.floating[Any]]
 
 CONCENTRATION_GRID = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
+WITHOUT_PROBES_GRID = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+"""All are tried: without probes the loss need not have one minimum, and sharp readings may be best."""
 PROBE_POWER_GRID = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 16.0, 24.0, 32.0)
 _FIRST_CONCENTRATION = 6.0
 _SPLITS, _CHAINS, _TUNE, _DRAWS, _THIN = 3, 2, 250, 100, 5
@@ -58,6 +60,7 @@ def choose_settings(
     priors: Priors,
     rng: np.random.Generator,
     *,
+    n_probes: int | None = None,
     cores: int | None = None,
     progress: bool | None = None,
 ) -> SearchResult:
@@ -74,6 +77,9 @@ def choose_settings(
     priors : Priors
     rng : numpy.random.Generator
         Randomness of splits and chains; all candidates meet the same.
+    n_probes : int, optional
+        Probes of each held-out query; by default one, or none where queries have too few
+        comparisons.
     cores : int, optional
         Processes; by default as many as there are processors, for problems large enough.
     progress : bool, optional
@@ -84,12 +90,13 @@ def choose_settings(
     SearchResult
         Its `best` holds concentration and probe_power.
     """
-    splits = inner_splits(comparisons, _SPLITS, n_probes=None, rng=rng)
+    splits = inner_splits(comparisons, _SPLITS, n_probes=n_probes, rng=rng)
     problems = [_InnerProblem(split, embeddings, settings, priors) for split in splits]
+    probed = any(len(split.probes) for split in splits)
     powers: Sequence[float] = PROBE_POWER_GRID
     if settings.probe_power != "auto":
         powers = (settings.probe_power,)
-    elif not any(len(split.probes) for split in splits):
+    elif not probed:
         powers = (settings.evidence_power,)  # nothing to choose by: a vote like any other
     large = comparisons.n_queries * settings.n_clusters > _WORTH_PROCESSES
     workers = min(_SPLITS, cores or os.cpu_count() or 1) if large else 1
@@ -107,7 +114,10 @@ def choose_settings(
         tqdm(desc="concentration", unit="value", disable=disable) as bar,
         Parallel(n_jobs=workers) as run,
     ):
-        if settings.concentration == "auto":
+        if settings.concentration == "auto" and not probed:
+            for value in WITHOUT_PROBES_GRID:
+                best_loss(value)
+        elif settings.concentration == "auto":
             _walk(best_loss, CONCENTRATION_GRID, _FIRST_CONCENTRATION)
         else:
             best_loss(settings.concentration)

@@ -12,7 +12,7 @@ from types import ModuleType
 import numpy as np
 
 from bayes_ecc.cli.output import Column, definitions, format_table, terminal_width
-from benchmarks import bayes_memory, copies, em_iteration, gibbs, memory, small_data
+from benchmarks import bayes_memory, copies, em_iteration, gibbs, memory, routing, small_data
 
 BENCHMARKS: dict[str, ModuleType] = {
     "em": em_iteration,
@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "copies": copies,
     "gibbs": gibbs,
     "bayes_memory": bayes_memory,
+    "routing": routing,
     "small_data": small_data,
 }
 

@@ -226,3 +226,20 @@ def test_splits_of_bundles_without_embeddings_have_none(data: Simulation) -> Non
     both = found["methods"]["ecc"]
     assert both["probe"]["loss"]["mean"] == both["embedding+probe"]["loss"]["mean"]
     assert both["embedding"]["loss"]["mean"] != both["probe"]["loss"]["mean"]
+
+
+# ---------------------------------------------------------------- no probes, though there could be
+
+
+def test_settings_are_chosen_for_queries_without_probes_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bayes_ecc.mixture_settings.WITHOUT_PROBES_GRID", (2.0, 32.0))
+    truth = simulate(n_queries=80, n_models=4, n_clusters=2, per_query=4, rng=4)
+    fit = short(2, n_probes=0, chains=1, tune=10, draws=10)
+    fit.fit(truth.comparisons, truth.embeddings)
+    tried = {result["concentration"] for result in fit.selection_.table.to_dict("records")}
+    assert tried == {2.0, 32.0}  # all of them, not only downhill from one
+    assert fit.settings_["probe_power"] == fit.settings_["evidence_power"]
+    with pytest.raises(InputError, match="n_probes"):
+        short(2, n_probes=-1).fit(truth.comparisons, truth.embeddings)

@@ -36,6 +36,7 @@ methods:
   ecc            Evidence-Calibrated Clustering: both together
   ecc:auto       the same; embedding weight, temperature and ridge chosen on training queries
   bayes          the Bayesian mixture, sampled; it has settings of its own
+  bayes:embedding  the same, its settings chosen for queries of which only the embedding is known
 
 examples:
   bayes-ecc evaluate data/routerdc --methods global,labels:task,ecc,ecc:auto --seeds 5
