@@ -1,0 +1,133 @@
+"""Data sets beside a fit: whether they are those that were fitted, and what they add."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayes_ecc import (
+    ECC,
+    Bundle,
+    Comparisons,
+    InputError,
+    Simulation,
+)
+from bayes_ecc.report import render_report
+from bayes_ecc.report.bundles import compare_with_bundle
+from bayes_ecc.report.held_out import evaluate_beside
+
+type PageReader = Callable[[str], Any]
+
+
+def bundle_of(scores: np.ndarray, texts: list[str] | None = None, first: int = 0) -> Bundle:
+    ids = [f"q{first + i}" for i in range(len(scores))]
+    queries = pd.DataFrame({"query_id": ids})
+    if texts is not None:
+        queries["text"] = texts
+    names = [f"m{j}" for j in range(scores.shape[1])]
+    frame = pd.DataFrame(scores, columns=names)
+    frame.insert(0, "query_id", ids)
+    return Bundle("b", queries, scores=frame)
+
+
+@pytest.fixture(scope="module")
+def scored() -> tuple[Bundle, Comparisons, np.ndarray]:
+    scores = np.random.default_rng(3).normal(size=(40, 4))
+    bundle = bundle_of(scores, [f"text of {i}" for i in range(40)])
+    return bundle, bundle.draw_comparisons(rng=0), scores
+
+
+@pytest.fixture(scope="module")
+def scored_fit(scored: tuple[Bundle, Comparisons, np.ndarray]) -> ECC:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ECC(2, rng=0, max_iter=500).fit(scored[1])
+
+
+def test_agreement_counts_what_scores_do_not_bear_out(
+    scored: tuple[Bundle, Comparisons, np.ndarray],
+) -> None:
+    bundle, comparisons, scores = scored
+    assert compare_with_bundle(comparisons, bundle).different == 0
+    changed = scores.copy()
+    changed[5] *= -1  # turns every comparison on this query round
+    found = compare_with_bundle(comparisons, bundle_of(changed))
+    assert found.different == (comparisons.query == comparisons.queries.get_loc("q5")).sum() > 0
+    assert found.looked_up == len(comparisons)
+    fewer = compare_with_bundle(comparisons, bundle_of(scores[:, :3][:30]))
+    assert (fewer.known, fewer.unknown_models) == (30, ("m3",))
+    touched = (comparisons.first != 3) & (comparisons.second != 3) & (comparisons.query < 30)
+    assert fewer.looked_up == touched.sum()
+
+
+def test_agreement_reads_a_comparison_table_in_either_order(data: Simulation) -> None:
+    bundle = data.bundle()
+    comparisons = bundle.draw_comparisons()
+    assert compare_with_bundle(comparisons, bundle).different == 0
+    swapped = Comparisons.from_arrays(
+        comparisons.query,
+        comparisons.second,
+        comparisons.first,
+        1 - comparisons.outcome,
+        queries=comparisons.queries,
+        models=comparisons.models,
+    )
+    assert compare_with_bundle(swapped, bundle).different == 0
+    turned = comparisons.outcome.copy()
+    turned[:7] = 1 - turned[:7]
+    other = Comparisons.from_arrays(
+        comparisons.query,
+        comparisons.first,
+        comparisons.second,
+        turned,
+        queries=comparisons.queries,
+        models=comparisons.models,
+    )
+    assert 1 <= compare_with_bundle(other, bundle).different <= 7
+
+
+def test_report_warns_of_a_bundle_that_differs(
+    scored: tuple[Bundle, Comparisons, np.ndarray], scored_fit: ECC, read_page: PageReader
+) -> None:
+    bundle, _, scores = scored
+    fine = read_page(render_report(scored_fit, bundles=bundle, figures=False)).text
+    assert "comparisons of the fit agree with it" in fine
+    assert "text of 1" in fine
+    changed = scores.copy()
+    changed[5] *= -1
+    text = read_page(render_report(scored_fit, bundles=bundle_of(changed), figures=False)).text
+    assert "may not be the data that were fitted" in text
+    with pytest.raises(InputError, match="none of the fit's 40 queries"):
+        render_report(scored_fit, bundles=bundle_of(scores, first=100), figures=False)
+
+
+def test_of_two_bundles_the_first_tells_the_text(
+    scored: tuple[Bundle, Comparisons, np.ndarray], scored_fit: ECC, read_page: PageReader
+) -> None:
+    bundle, _, scores = scored
+    other = bundle_of(scores, [f"other {i}" for i in range(40)])
+    text = read_page(render_report(scored_fit, bundles=[bundle, other], figures=False)).text
+    assert "text of 1" in text
+    assert "other 1" not in text
+
+
+def test_methods_are_evaluated_beside_the_fit(
+    scored: tuple[Bundle, Comparisons, np.ndarray],
+) -> None:
+    bundle, _, _ = scored
+    fewer = bundle.draw_comparisons(per_query=3, exclude_models=["m3"], rng=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = ECC(2, rng=0, max_iter=500).fit(fewer)
+    found = evaluate_beside(fit.posterior_, bundle, ["global"], seeds=[3])
+    protocol = found["protocol"]
+    assert protocol["exclude_models"] == ["m3"]
+    assert (protocol["per_query"], protocol["n_clusters"], protocol["seeds"]) == (3, 2, [3])
+    assert protocol["counts"][0]["models"] == 3
+    with pytest.raises(InputError, match="does not hold the comparisons"):
+        evaluate_beside(fit.posterior_, bundle_of(-scored[2]), ["global"])
