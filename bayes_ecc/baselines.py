@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 
-from bayes_ecc.bradley_terry import PairLayout, check_comparisons, check_rows, fit_strengths
+from bayes_ecc.bradley_terry import PairLayout, fit_strengths
 from bayes_ecc.checks import check_positive
 from bayes_ecc.comparisons import Comparisons
+from bayes_ecc.contrasts import check_comparisons, check_rows
 from bayes_ecc.errors import InputError, NotFittedError
 
 type FloatArray = NDArray[np.floating[Any]]

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from bayes_ecc.alignment import agreement, align_chain, match_clusters
-from bayes_ecc.bradley_terry import check_comparisons
 from bayes_ecc.checks import (
     check_choice,
     check_count,
@@ -21,6 +20,7 @@ from bayes_ecc.checks import (
     check_positive,
 )
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
+from bayes_ecc.contrasts import check_comparisons
 from bayes_ecc.diagnostics import attach, diagnose
 from bayes_ecc.ecc import ECC, read_start
 from bayes_ecc.embeddings import SphereProjection, blank_embeddings, unit_embeddings

@@ -12,11 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from tqdm.auto import tqdm
 
-from bayes_ecc.bradley_terry import (
-    check_comparisons,
-    contrast_status,
-    warn_of_open_contrasts,
-)
 from bayes_ecc.checks import (
     check_choice,
     check_count,
@@ -25,6 +20,7 @@ from bayes_ecc.checks import (
     check_positive,
 )
 from bayes_ecc.comparisons import Comparisons
+from bayes_ecc.contrasts import check_comparisons, contrast_status, warn_of_open_contrasts
 from bayes_ecc.em import EMData, EMSettings, Evidence, State, fit_clusters, run_em
 from bayes_ecc.embeddings import blank_embeddings, unit_embeddings
 from bayes_ecc.errors import ConvergenceWarning, InputError

@@ -15,8 +15,8 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from bayes_ecc.bradley_terry import contrast_status
 from bayes_ecc.comparisons import Comparisons
+from bayes_ecc.contrasts import contrast_status
 from bayes_ecc.modes import SAME_SOLUTION
 from bayes_ecc.stacking import MIN_DRAWS, LeaveQueryOut
 

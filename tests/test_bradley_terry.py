@@ -17,12 +17,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from bayes_ecc import BradleyTerry, Comparisons, ConvergenceWarning, DataWarning, InputError
-from bayes_ecc.bradley_terry import (
-    PairLayout,
-    contrast_status,
-    fit_strengths,
-    win_probability_matrix,
-)
+from bayes_ecc.bradley_terry import PairLayout, fit_strengths, win_probability_matrix
+from bayes_ecc.contrasts import contrast_status
 
 CONTRAST_CASES = json.loads((Path(__file__).parent / "cases" / "contrasts.json").read_text())
 seeds = st.integers(0, 2**32 - 1)

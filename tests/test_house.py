@@ -38,6 +38,7 @@ ROOMS = [
     "datasets",
     "embeddings",
     "encoders",
+    "contrasts",
     "bradley_terry",
     "baselines",
     "posterior",

@@ -9,9 +9,10 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from bayes_ecc.bradley_terry import PairLayout, check_rows
+from bayes_ecc.bradley_terry import PairLayout
 from bayes_ecc.checks import check_choice, check_count
 from bayes_ecc.comparisons import Comparisons, OutcomeCounts
+from bayes_ecc.contrasts import check_rows
 from bayes_ecc.draws import Draws, read_draws
 from bayes_ecc.errors import InputError
 from bayes_ecc.inference import (
