@@ -196,7 +196,7 @@ def plot_gain_curve(
     blank = f"{n_blank} row{'s' * (n_blank > 1)} without {y} left out" if n_blank else ""
     finish(ax, x=_label(x), y=_label(y), title=heading(titles.get(chosen, ""), blank))
     if in_words:
-        name_columns(ax, short_names(words))
+        name_columns(ax, short_names(words), own_figure=own_figure)
     elif words:
         _scale(ax, numbers, log)
     if keys != [x]:

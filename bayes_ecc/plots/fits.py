@@ -235,7 +235,7 @@ def _one_cluster(
     own_figure = ax is None
     ax = new_axes(ax, (5.2, 1.4 + 0.2 * one.sizes["llm"]))
     rows = np.arange(one.sizes["llm"])
-    name_rows(ax, short_names(one["llm"].values.tolist()))
+    name_rows(ax, short_names(one["llm"].values.tolist()), own_figure=own_figure)
     style = {"color": COLORS[0], "marker": "o", "markersize": 5, **kwargs, "linestyle": ""}
     ax.hlines(rows, one["lower"].values, one["upper"].values, colors=style["color"], linewidths=1.6)
     (dots,) = ax.plot(one["mean"].values, rows, **style)
@@ -247,7 +247,10 @@ def _one_cluster(
     }
     (crosses,) = ax.plot(one["point"].values, rows, **look)
     below_figure_or_inside(
-        ax, {f"posterior, {about}": dots, "point estimate": crosses}, own_figure=own_figure
+        ax,
+        {f"posterior, {about}": dots, "point estimate": crosses},
+        own_figure=own_figure,
+        inside="lower right",  # strengths run from the upper right to the lower left
     )
     finish(ax, x="strength (logits from the mean)", y="", title=title, grid="x")
     return ax

@@ -31,7 +31,6 @@ from bayes_ecc.plots.style import (
     finish,
     heat_map,
     new_axes,
-    plain_text,
     short_names,
 )
 from bayes_ecc.posterior import atoms
@@ -96,6 +95,7 @@ def plot_overlap(
         values = np.divide(values, total, out=np.full_like(values, np.nan), where=total > 0)
     n_rows, n_columns = values.shape
     width, height = cell_size(values.size)
+    own_figure = ax is None
     ax = new_axes(ax, (2.6 + width * n_columns, 1.7 + height * n_rows))
     labels = {"row": "share of the row's queries", "column": "share of the column's queries"}
     top = 1.0 if share != "none" else max(float(np.nanmax(values)), 1e-12)
@@ -104,11 +104,13 @@ def plot_overlap(
         values,
         short_names(rows),
         short_names([columns[k] for k in order]),
+        own_figure=own_figure,
         label=labels.get(share, "queries"),
         write=chance if share != "none" else "{:.3g}".format,
         **{"vmin": 0.0, "vmax": top, **kwargs},
     )
-    finish(ax, x=plain_text(names[1]), y=plain_text(names[0]), grid="none")
+    y, x = short_names(names, width=18)
+    finish(ax, x=x, y=y, grid="none")
     return ax
 
 

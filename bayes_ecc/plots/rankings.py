@@ -29,7 +29,6 @@ from bayes_ecc.plots.sources import (
 )
 from bayes_ecc.plots.style import (
     COLORS,
-    SMALL,
     TEXT,
     below_figure_or_inside,
     cell_size,
@@ -40,6 +39,7 @@ from bayes_ecc.plots.style import (
     name_rows,
     new_axes,
     short_names,
+    write_column,
 )
 from bayes_ecc.rankings import summarize_cluster_ranking, summarize_ranking
 from bayes_ecc.summaries import IntervalKind
@@ -114,9 +114,12 @@ def plot_ranks(
     n_models = one.sizes["llm"]
     own_figure = ax is None
     ax = new_axes(ax, (5.6, 1.4 + _ROW * n_models))
-    entries = _draw_ranks(ax, one, kwargs)
-    _write_p_best(ax, one)
-    below_figure_or_inside(ax, entries, own_figure=own_figure)
+    entries = _draw_ranks(ax, _by_rank(one), kwargs, own_figure=own_figure)
+    if not _one_draw(one):
+        p_best = _by_rank(one)["p_best"].values
+        write_column(ax, "P(best)", {row: chance(p) for row, p in enumerate(p_best)})
+    # Inside, it stands where no rank is: they run from the upper left to the lower right.
+    below_figure_or_inside(ax, entries, own_figure=own_figure, inside="lower left")
     title = heading(name, which, caveats(summary, posterior))
     finish(ax, x=_rank_label(summary), y="", title=title, grid="x")
     return ax
@@ -207,7 +210,7 @@ def plot_cluster_ranks(
     panels = grid.ravel()
     entries: dict[str, Any] = {}
     for ax, (name, one) in zip(panels, parts, strict=False):
-        entries = _draw_ranks(ax, one, kwargs, ordered=True)
+        entries = _draw_ranks(ax, one, kwargs, own_figure=True)
         finish(ax, x="", y="", title=name, grid="x")
     for ax in panels[len(parts) :]:
         ax.remove()
@@ -275,12 +278,14 @@ def plot_p_best(
     order = np.lexsort((summary["rank"].mean(dim).values, -p_best.mean(axis=0).round(12)))
     n_rows, n_models = p_best.shape
     width, height = cell_size(p_best.size)
+    own_figure = ax is None
     ax = new_axes(ax, (2.4 + width * n_models, 1.6 + height * n_rows))
     heat_map(
         ax,
         p_best[:, order],
         short_names(summary[dim].values.tolist()),
         short_names(summary["llm"].values[order].tolist()),
+        own_figure=own_figure,
         label="P(best)",
         write=chance,
         **{"vmin": 0.0, "vmax": 1.0, **kwargs},
@@ -337,15 +342,14 @@ def _rank_label(summary: xr.Dataset) -> str:
 
 
 def _draw_ranks(
-    ax: Axes, one: xr.Dataset, kwargs: dict[str, Any], *, ordered: bool = False
+    ax: Axes, one: xr.Dataset, kwargs: dict[str, Any], *, own_figure: bool
 ) -> dict[str, Any]:
     """Draw the ranks (llm) of one cluster or query; give the entries of a legend."""
-    one = one if ordered else _by_rank(one)
     rank, best = one["rank"].values, one["in_best_set"].values
     low, high = one["rank_lower"].values, one["rank_upper"].values
     style = {"color": COLORS[0], "linewidth": 1.6, **kwargs}
     rows = np.arange(len(rank))
-    name_rows(ax, short_names(one["llm"].values.tolist()))
+    name_rows(ax, short_names(one["llm"].values.tolist()), own_figure=own_figure)
     wide = high > low
     ax.hlines(
         rows[wide], low[wide], high[wide], colors=style["color"], linewidths=style["linewidth"]
@@ -362,17 +366,6 @@ def _draw_ranks(
         name: Line2D([], [], **filled),
         "others": Line2D([], [], **hollow),
     }
-
-
-def _write_p_best(ax: Axes, one: xr.Dataset) -> None:
-    """Write the chances of being the best beside the rows; one draw has none to tell."""
-    if _one_draw(one):
-        return
-    place = ax.get_yaxis_transform()
-    ax.text(1.02, -1.0, "P(best)", transform=place, fontsize=SMALL, va="center")
-    p_best = _by_rank(one)["p_best"].values
-    for row in ax.get_yticks().astype(int):
-        ax.text(1.02, row, chance(p_best[row]), transform=place, fontsize=SMALL, va="center")
 
 
 def _by_rank(one: xr.Dataset) -> xr.Dataset:

@@ -30,7 +30,6 @@ from bayes_ecc.plots.sources import (
 from bayes_ecc.plots.style import (
     COLORS,
     GREY,
-    SMALL,
     add_legend,
     chance,
     check_axes,
@@ -38,6 +37,7 @@ from bayes_ecc.plots.style import (
     name_rows,
     new_axes,
     short_names,
+    write_column,
 )
 from bayes_ecc.summaries import IntervalKind, summarize_responsibilities
 
@@ -130,8 +130,9 @@ def plot_responsibilities(
     n_others = len(order) - len(shown)
     if n_others:
         labels = [*labels, f"{n_others} others"]
+    own_figure = ax is None
     ax = new_axes(ax, (5.0, 1.1 + _ROW * len(labels)))
-    name_rows(ax, labels)
+    name_rows(ax, labels, own_figure=own_figure)
     rows = np.arange(len(shown))
     style = {"color": COLORS[0], "linewidth": 1.6, **kwargs}
     wide = high > low
@@ -143,12 +144,8 @@ def plot_responsibilities(
         ax.plot(mean[order[len(shown) :]].sum(), len(shown), marker="x", color=GREY)
     several = int(summary.attrs.get("draws", 2)) > 1
     if several and "p_most_responsible" in one:
-        place = ax.get_yaxis_transform()
-        ax.text(1.02, -1.0, "P(largest)", transform=place, fontsize=SMALL, va="center")
-        for row in ax.get_yticks().astype(int):
-            if row < len(shown):
-                p = float(one["p_most_responsible"].values[shown[row]])
-                ax.text(1.02, row, chance(p), transform=place, fontsize=SMALL, va="center")
+        chances = one["p_most_responsible"].values[shown]
+        write_column(ax, "P(largest)", {row: chance(p) for row, p in enumerate(chances)})
     ax.set_xlim(-0.02, 1.02)
     title = heading(name, which, caveats(summary, posterior))
     finish(ax, x=f"responsibility, {interval_text(summary)}", y="", title=title, grid="x")

@@ -7,6 +7,7 @@ and a line style of its own besides, so that a print in grey can be read. No tex
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +34,9 @@ HEAT_MAP = "cividis"
 _NAME_WIDTH = 26  # characters of a name
 _WIDEST = 60  # characters of names that are the same up to here
 _POINTS = 72  # an inch
+_SMALLEST = (3.6, 2.2)
+_LARGEST = (24.0, 40.0)  # inches of a figure
+_SHRINKS = 0.75  # what a layout may leave of axes that somebody else laid out
 _ANNOTATED = 160  # cells of a heat map that have room for numbers
 
 
@@ -128,7 +132,8 @@ def new_axes(ax: Axes | None, figsize: tuple[float, float]) -> Axes:
         If `ax` is something else.
     """
     if ax is None:
-        return plt.subplots(figsize=figsize, layout="constrained")[1]
+        size = np.clip(figsize, _SMALLEST, _LARGEST)
+        return plt.subplots(figsize=(size[0], size[1]), layout="constrained")[1]
     check_axes(ax)
     return ax
 
@@ -145,11 +150,24 @@ def check_axes(ax: Any) -> None:
         raise InputError(f"ax must be matplotlib Axes or None, not {type(ax).__name__}.")
 
 
+def write_column(ax: Axes, title: str, cells: Mapping[int, str]) -> None:
+    """Write a column of numbers to the right of rows that are named."""
+    look: dict[str, Any] = {"fontsize": SMALL, "va": "center", "annotation_clip": False}
+    top: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+    ax.annotate(title, (1.02, 1.0), (0, SMALL), **top, **look)
+    place = ax.get_yaxis_transform()
+    for row in ax.get_yticks().astype(int):
+        if row in cells:
+            ax.annotate(cells[row], (1.02, row), xycoords=place, **look)
+
+
 def finish(ax: Axes, *, x: str, y: str, title: str = "", grid: str = "both") -> None:
     """Label axes and keep their frame light."""
     ax.set_xlabel(x, fontsize=TEXT + 1)
     ax.set_ylabel(y, fontsize=TEXT + 1)
     if title:
+        room = _inches(ax, own_figure=True)[0] * _POINTS / (0.58 * (TEXT + 1))
+        title = textwrap.fill(title, max(20, int(room)), break_long_words=False)
         ax.set_title(title, fontsize=TEXT + 1, loc="left")
     ax.tick_params(labelsize=TEXT)
     for side in ("top", "right"):
@@ -181,12 +199,17 @@ def add_legend(
 
 
 def below_figure_or_inside(
-    ax: Axes, entries: Mapping[str, Any], *, own_figure: bool, title: str | None = None
+    ax: Axes,
+    entries: Mapping[str, Any],
+    *,
+    own_figure: bool,
+    title: str | None = None,
+    inside: Any = "best",
 ) -> None:
     """Draw a legend under a figure of one's own, and inside the axes of another's."""
     figure = ax.get_figure(root=True)
     if not own_figure or figure is None:
-        add_legend(ax, entries, title=title)
+        add_legend(ax, entries, title=title).set_loc(inside)
         return
     figure.legend(
         list(entries.values()),
@@ -211,16 +234,16 @@ def series_style(i: int) -> dict[str, Any]:
     }
 
 
-def name_rows(ax: Axes, labels: Sequence[str]) -> None:
+def name_rows(ax: Axes, labels: Sequence[str], *, own_figure: bool) -> None:
     """Label rows 0, 1, ... from the top down, as many of them as fit."""
-    step = _step(len(labels), _inches(ax)[1])
+    step = _step(len(labels), _inches(ax, own_figure=own_figure)[1])
     ax.set_yticks(range(0, len(labels), step), list(labels[::step]), fontsize=TEXT)
     ax.set_ylim(len(labels) - 0.5, -0.5)
 
 
-def name_columns(ax: Axes, labels: Sequence[str]) -> None:
+def name_columns(ax: Axes, labels: Sequence[str], *, own_figure: bool) -> None:
     """Label columns 0, 1, ..., turned where they are long, as many of them as fit."""
-    width = _inches(ax)[0]
+    width = _inches(ax, own_figure=own_figure)[0]
     step = _step(len(labels), width)
     room = width / max(1, len(labels)) * _POINTS / (0.6 * TEXT)
     if max(map(len, labels), default=0) <= room:
@@ -233,12 +256,13 @@ def name_columns(ax: Axes, labels: Sequence[str]) -> None:
     ax.set_xlim(-0.5, len(labels) - 0.5)
 
 
-def _inches(ax: Axes) -> tuple[float, float]:
-    """Width and height of axes; nearly, for a layout still to come may change them."""
+def _inches(ax: Axes, *, own_figure: bool) -> tuple[float, float]:
+    """Width and height of axes, nearly: a layout still to come may change them."""
     box, figure = ax.get_position(), ax.get_figure(root=True)
     assert figure is not None
     width, height = figure.get_size_inches()
-    return float(box.width * width), float(box.height * height)
+    left = 1.0 if own_figure else _SHRINKS
+    return float(left * box.width * width), float(left * box.height * height)
 
 
 def _step(n: int, inches: float) -> int:
@@ -263,13 +287,14 @@ def heat_map(
     *,
     label: str,
     write: Any,
+    own_figure: bool,
     **kwargs: Any,
 ) -> None:
     """Draw a matrix with its colour bar; numbers are written into cells where they have room."""
     settings = {"cmap": HEAT_MAP, "aspect": "auto", "interpolation": "nearest", **kwargs}
     image = ax.imshow(values, **settings)
-    name_rows(ax, rows)
-    name_columns(ax, columns)
+    name_rows(ax, rows, own_figure=own_figure)
+    name_columns(ax, columns, own_figure=own_figure)
     for side in ax.spines.values():
         side.set_visible(False)
     ax.tick_params(length=0)
@@ -279,7 +304,8 @@ def heat_map(
     bar.set_label(label, fontsize=TEXT)
     bar.ax.tick_params(labelsize=TEXT)
     bar.outline.set_visible(False)
-    width, height = (size / max(1, n) for size, n in zip(_inches(ax), values.T.shape, strict=True))
+    inches = _inches(ax, own_figure=own_figure)
+    width, height = (size / n for size, n in zip(inches, values.T.shape, strict=True))
     if values.size > _ANNOTATED or width * _POINTS < 3.2 * SMALL or height * _POINTS < 1.3 * SMALL:
         return
     for (row, column), value in np.ndenumerate(values):

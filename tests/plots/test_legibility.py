@@ -114,6 +114,12 @@ def test_text_is_large_enough_and_does_not_overlap(gallery, name) -> None:
     renderer = figure.canvas.get_renderer()
     page = figure.bbox
     for axes in figure.axes:
+        written = [axes.title, axes._left_title, axes.xaxis.label, axes.yaxis.label]
+        written += [] if axes.get_legend() is None else axes.get_legend().get_texts()
+        for text in written:
+            box = text.get_window_extent(renderer)
+            inside = min(box.x0, box.y0) > -1 and box.x1 < page.x1 + 1 and box.y1 < page.y1 + 1
+            assert inside or not text.get_text(), f"{text.get_text()!r} leaves the page"
         for axis in (axes.xaxis, axes.yaxis):
             low, high = sorted(axis.get_view_interval())
             drawn = [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
