@@ -40,8 +40,8 @@ from bayes_ecc.studies import COLUMNS, STUDIES, Cell, StudyData, find_study, gri
 from bayes_ecc.studies import run as run_module
 from bayes_ecc.studies import store as store_module
 from bayes_ecc.studies import work as work_module
-from bayes_ecc.studies.data import draw_test, draw_training, make_split
 from bayes_ecc.studies.judges import _row_tau
+from bayes_ecc.studies.sides import draw_test, draw_training, make_split
 from bayes_ecc.studies.store import Store
 from bayes_ecc.studies.work import run_group
 
@@ -271,7 +271,7 @@ def test_figures_are_those_of_the_evaluation(data: StudyData, bundle: Bundle) ->
     train = draw_training(data, cell)
     split = make_split(data, cell, train, draw_test(data, cell))
     p, q = (fit_method(m, split, bundle).predict("probe") for m in ("labels:task", "global"))
-    wanted = judge(p, q, split)
+    wanted = judge(p, q, split, n_resamples=1000)
     found = result.figures["probe"]
     assert found["gain_low"] == wanted["low"] < found["gain"] < found["gain_high"]
     assert {n: found[n] for n in ("gain", "loss", "ece", "loss_per_query")} == {
@@ -436,7 +436,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (["fraction", "fraction_same_test", "main"], "ecc", 8),
         (["comparisons", "comparisons_same_test"], "global", 8),
         ("ties", "ecc", 7),
-        ("ood", "ecc", 4),
+        (["ood", "main"], "ecc", 4),
     ],
 )
 def test_what_shares_a_fit_is_fitted_once(
@@ -444,6 +444,38 @@ def test_what_shares_a_fit_is_fitted_once(
 ) -> None:
     run_study(studies, bundle, methods=[method], seeds=1, base=SMALL, label="task")
     assert fits == [method] * expected
+
+
+def test_what_judges_predict_shares_the_fits_to_each(bundle: Bundle, fits: list[str]) -> None:
+    judges = {"again": bundle.scores}
+    run_study("judges", bundle, methods=["ecc"], seeds=1, base=SMALL, judges=judges)
+    assert fits == ["ecc"] * 2
+
+
+def test_models_and_tables_are_left_out(bundle: Bundle) -> None:
+    votes = Comparisons.from_scores(bundle.scores, rng=0).to_frame()
+    both = replace(bundle, comparisons=votes)
+    with pytest.raises(InputError, match="say source='scores'"):
+        run_study("main", both)
+    settings: dict[str, Any] = {"methods": ["ecc"], "seeds": 1, "base": SMALL}
+    scored = run_study("main", both, **settings, source="scores")
+    pd.testing.assert_frame_equal(
+        without_time(scored), without_time(run_study("main", bundle, **settings))
+    )
+    voted = run_study("main", both, **settings, source="comparisons")
+    assert (voted["n_train"] > 0).all()
+    for data in (
+        StudyData.of(both, source="comparisons", exclude_models=["m1"]),
+        StudyData.of(bundle, judges={"again": bundle.scores}, exclude_models=["m1"]),
+    ):
+        for name in data.judges:
+            train = draw_training(data, Cell(judge=name))
+            assert "m1" not in train.models
+            assert len(train.models) == 5
+    with pytest.raises(InputError, match="exclude_models names 'm9'"):
+        StudyData.of(bundle, exclude_models=["m9"])
+    with pytest.raises(InputError, match="the bundle has scores"):
+        StudyData.of(bundle, source="comparisons")
 
 
 def test_clusters_chosen_with_a_weight_are_not_shared_by_another() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayes_ecc.cli.evaluate import add_bayes_options, read_methods
-from bayes_ecc.cli.options import add_seed, number, number_or_auto, whole
+from bayes_ecc.cli.options import add_seed, listed, number, number_or_auto, whole
 from bayes_ecc.cli.output import (
     Column,
     complain,
@@ -108,6 +108,18 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "--train-fraction", type=number, metavar="SHARE", help="share of training queries"
     )
     data.add_argument("--probes", type=whole(0), metavar="N", help="probes a test query")
+    data.add_argument(
+        "--source",
+        choices=("scores", "comparisons"),
+        help="which table to use, where the bundle has both",
+    )
+    data.add_argument(
+        "--exclude-models",
+        action="append",
+        default=[],
+        metavar="A,B",
+        help="models to leave out; may be repeated, and a name with commas given on its own",
+    )
     data.add_argument("--label", metavar="COLUMN", help="label column, for ood")
     data.add_argument(
         "--encoder",
@@ -161,6 +173,8 @@ def run(args: argparse.Namespace) -> int:
         label=args.label,
         encoders=encoders,
         judges=judges,
+        source=args.source,
+        exclude_models=listed(args.exclude_models, lambda name: name in bundle.models),
         folder=folder,
         n_jobs=args.jobs,
         progress=None,

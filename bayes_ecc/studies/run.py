@@ -18,7 +18,7 @@ from bayes_ecc.errors import DataWarning, InputError
 from bayes_ecc.evaluation import check_method
 from bayes_ecc.splits import SIGNALS
 from bayes_ecc.studies.cells import SETTINGS, Cell, grid_cells
-from bayes_ecc.studies.data import StudyData
+from bayes_ecc.studies.data import Source, StudyData
 from bayes_ecc.studies.presets import Study, find_study
 from bayes_ecc.studies.store import Store, cell_identity, identity_key
 from bayes_ecc.studies.work import FACTS, FIGURES, Result, run_group
@@ -47,6 +47,8 @@ def run_study(
     label: str | None = None,
     encoders: Mapping[str, ArrayLike] | None = None,
     judges: Mapping[str, pd.DataFrame] | None = None,
+    source: Source | None = None,
+    exclude_models: Sequence[str] = (),
     folder: str | Path | None = None,
     n_jobs: int | None = None,
     progress: bool | None = False,
@@ -77,6 +79,10 @@ def run_study(
         Further embeddings by name, rows as in the bundle's `queries`: for the study "encoders".
     judges : mapping of str to DataFrame, optional
         Further score tables of the same queries: for the study "judges".
+    source : {"scores", "comparisons"}, optional
+        Which table to use; needed where the bundle has both.
+    exclude_models : sequence of str
+        Models to leave out.
     folder : str or Path, optional
         Where to keep finished cells, one small file each. A study that was interrupted goes on
         from there, and nothing finished is computed again; results of other data or versions in
@@ -111,7 +117,10 @@ def run_study(
     >>> bool(both["gain"].iloc[0] > both["gain"].iloc[-1])
     True
     """
-    data = StudyData.of(bundle, judges=judges, encoders=encoders)
+    data = StudyData.of(
+        bundle, judges=judges, encoders=encoders, source=source, exclude_models=exclude_models
+    )
+    bundle = data.bundle
     listed = [study] if isinstance(study, str | Study) else list(study)
     if not listed:
         raise InputError("There is no study to run; name one or more.")
@@ -208,8 +217,7 @@ def run_cells(
     groups: dict[str, dict[str, Cell]] = {}
     for key, cell in zip(keys, cells, strict=True):
         if key not in finished:
-            fit = identity_key({"fit": cell.training(), "data": data.fingerprint(cell)})
-            groups.setdefault(fit, {})[key] = cell
+            groups.setdefault(identity_key(cell.training()), {})[key] = cell
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
     tasks = (
         joblib.delayed(_task)(data, group, {key: wanted[key] for key in group}, store)

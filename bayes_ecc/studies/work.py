@@ -19,9 +19,18 @@ from bayes_ecc.evaluation import Fitted, fit_method, judge
 from bayes_ecc.inference import predict_win_probability
 from bayes_ecc.splits import SIGNALS, Signal, Split
 from bayes_ecc.studies.cells import Cell
-from bayes_ecc.studies.data import StudyData, draw_test, draw_training, make_split
+from bayes_ecc.studies.data import StudyData
+from bayes_ecc.studies.sides import (
+    draw_test_pool,
+    draw_training,
+    make_split,
+    pool_key,
+    set_probes_apart,
+)
 
 type FloatArray = NDArray[np.floating[Any]]
+
+_RESAMPLES = 1000  # of the bootstrap: a study has thousands of gains
 
 FIGURES = (
     "gain",
@@ -121,13 +130,17 @@ class _Fit:
         self.fitted = fit_method(cell.method, split, bundle, cell.settings)
         self.seconds = time.perf_counter() - began
         self.baseline = BradleyTerry(ridge=1.0).fit(self.train)
+        self.pools: dict[tuple[Any, ...], Comparisons] = {}
 
     def split(self, data: StudyData, cell: Cell, test: tuple[Comparisons, Comparisons]) -> Split:
         return make_split(data, cell, self.train, test)
 
     def read(self, data: StudyData, cell: Cell, said: list[str]) -> Result:
         """Predict and judge one cell's test side."""
-        split = self.split(data, cell, draw_test(data, cell, self.train.models))
+        key = pool_key(cell)
+        if key not in self.pools:
+            self.pools[key] = draw_test_pool(data, cell, self.train.models)
+        split = self.split(data, cell, set_probes_apart(data, cell, self.pools[key]))
         began = time.perf_counter()
         predicted = {
             signal: self.predict(cell, split, signal) for signal in SIGNALS if _has(split, signal)
@@ -136,7 +149,7 @@ class _Fit:
         baseline = self.baseline.predict_win_probability(split.scored)
         figures: dict[str, dict[str, float]] = {}
         for signal, probability in predicted.items():
-            found = judge(probability, baseline, split)
+            found = judge(probability, baseline, split, n_resamples=_RESAMPLES)
             found["gain_low"], found["gain_high"] = found.pop("low"), found.pop("high")
             found["loss_global"] = found["loss"] / (1 - found["gain"] / 100)
             figures[signal] = {name: float(found[name]) for name in FIGURES}
