@@ -167,14 +167,26 @@ def finish(ax: Axes, *, x: str, y: str, title: str = "", grid: str = "both") -> 
     ax.set_ylabel(y, fontsize=TEXT + 1)
     if title:
         room = _inches(ax, own_figure=True)[0] * _POINTS / (0.58 * (TEXT + 1))
-        title = textwrap.fill(title, max(20, int(room)), break_long_words=False)
-        ax.set_title(title, fontsize=TEXT + 1, loc="left")
+        ax.set_title(_wrapped(title, max(20, int(room))), fontsize=TEXT + 1, loc="left")
     ax.tick_params(labelsize=TEXT)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     ax.set_axisbelow(True)
     if grid in ("both", "x", "y"):
         ax.grid(True, axis=grid, color="0.9", linewidth=0.6)  # type: ignore[arg-type]
+
+
+def _wrapped(title: str, width: int) -> str:
+    """Break a title into lines, after commas if possible."""
+    lines = [""]
+    for part in title.split(", "):
+        joined = f"{lines[-1]}, {part}" if lines[-1] else part
+        if lines[-1] and len(joined) >= width:
+            lines[-1] += ","
+            lines.append(part)
+        else:
+            lines[-1] = joined
+    return "\n".join(textwrap.fill(line, width, break_long_words=False) for line in lines)
 
 
 def add_legend(

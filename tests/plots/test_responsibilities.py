@@ -80,7 +80,7 @@ def judged():
         queries=[f"q{i}" for i in range(40)],
         models=list("abcd"),
     )
-    return shares, rng.choice([0.2, 0.5, 0.9], size=120), comparisons
+    return shares, rng.choice([0.2, 0.45, 0.5, 0.6, 0.9], size=120), comparisons
 
 
 def test_accuracy_by_entropy(judged) -> None:
