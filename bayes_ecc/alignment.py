@@ -7,15 +7,23 @@ queries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import xarray as xr
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from bayes_ecc.comparisons import OutcomeCounts
+from bayes_ecc.inference import softmax_rows
+from bayes_ecc.mixture_settings import MixtureSettings
+from bayes_ecc.samplers import GibbsProblem, GibbsState, log_joint
+
 type FloatArray = NDArray[np.floating[Any]]
 type IntArray = NDArray[np.intp]
+
+_ALIGNMENT_QUERIES = 2000  # enough to tell clusters apart, at a fraction of the time
 
 
 class AlignedChain(NamedTuple):
@@ -118,3 +126,62 @@ def agreement(first: FloatArray, second: FloatArray) -> FloatArray:
     """
     shared, joint = np.minimum(first, second).sum(axis=0), np.maximum(first, second).sum(axis=0)
     return np.divide(shared, joint, out=np.zeros_like(shared, dtype=float), where=joint > 0)
+
+
+def align_draws(
+    draws: xr.Dataset,
+    references: list[FloatArray],
+    projected: FloatArray,
+    counts: OutcomeCounts,
+    settings: MixtureSettings,
+) -> xr.Dataset:
+    """Renumber clusters: every draw as its chain's start, every chain as the first.
+
+    How far each chain's clusters agree with the first chain's is kept as `cluster_agreement`.
+    """
+    n_queries = len(projected)
+    sample = np.unique(np.linspace(0, n_queries - 1, _ALIGNMENT_QUERIES).astype(int))
+    tie_weight = None if counts.tie_weight is None else counts.tie_weight[sample]
+    problem = GibbsProblem.from_counts(
+        projected[sample],
+        counts._replace(matrix=counts.matrix[sample], tie_weight=tie_weight),
+        n_clusters=settings.n_clusters,
+        n_models=draws.sizes["llm"],
+        concentration=float(settings.concentration),
+        evidence_power=settings.evidence_power,
+    )
+    chains: list[xr.Dataset] = []
+    means: list[FloatArray] = []
+    for c, start in enumerate(draws["chain"].values):  # an interruption may leave some chains out
+        chain = draws.isel(chain=[c])
+        aligned = align_chain(references[start][sample], _responsibilities(chain, problem))
+        order = aligned.order
+        mean = aligned.mean
+        if means:
+            same = match_clusters(means[0], mean)
+            order, mean = order[:, same], mean[:, same]
+        means.append(mean)
+        index = xr.DataArray(order, dims=("draw", "cluster"))
+        for name in ("strengths", "centroids", "weights"):
+            chain[name] = chain[name].isel(cluster=index).transpose(*chain[name].dims)
+        chains.append(chain)
+    result = xr.concat(chains, dim="chain")
+    shares = [agreement(means[0], mean) for mean in means]
+    result = result.assign_coords(chain=np.arange(len(chains)))
+    result["cluster_agreement"] = (("chain", "cluster"), np.array(shares))
+    return result
+
+
+def _responsibilities(chain: xr.Dataset, problem: GibbsProblem) -> Iterator[FloatArray]:
+    values = {name: chain[name].values[0] for name in ("weights", "strengths", "centroids")}
+    shared = {n: chain[n].values[0] for n in ("tie_margin", "order_effect") if n in chain}
+    for draw in range(chain.sizes["draw"]):
+        state = GibbsState(
+            weights=values["weights"][draw],
+            global_strengths=np.zeros(problem.n_models),
+            tau=1.0,
+            strengths=values["strengths"][draw],
+            centroids=values["centroids"][draw],
+            **{name: float(draws[draw]) for name, draws in shared.items()},
+        )
+        yield softmax_rows(log_joint(state, problem))[0]

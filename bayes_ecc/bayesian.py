@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,7 +10,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from bayes_ecc.alignment import agreement, align_chain, match_clusters
+from bayes_ecc.alignment import align_draws
 from bayes_ecc.checks import (
     check_choice,
     check_count,
@@ -19,20 +18,20 @@ from bayes_ecc.checks import (
     check_not_negative,
     check_positive,
 )
-from bayes_ecc.comparisons import Comparisons, OutcomeCounts
+from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.contrasts import check_comparisons
 from bayes_ecc.diagnostics import attach, diagnose
 from bayes_ecc.ecc import ECC, read_start
 from bayes_ecc.embeddings import SphereProjection, blank_embeddings, unit_embeddings
 from bayes_ecc.errors import ConvergenceWarning, InputError, NotFittedError
 from bayes_ecc.evidence import invariants, log_prior_terms, pointwise_log_likelihood
-from bayes_ecc.inference import PosteriorPredictions, softmax_rows
+from bayes_ecc.inference import PosteriorPredictions
 from bayes_ecc.mixture_settings import MixtureSettings, choose_settings
 from bayes_ecc.models.ecc_mixture import Priors, ecc_mixture
 from bayes_ecc.modes import mode_report, several_solutions
 from bayes_ecc.posterior import EVIDENCE_RULES, EvidenceRule, make_posterior, set_chain_weights
 from bayes_ecc.random import RandomState, as_generator
-from bayes_ecc.samplers import GibbsProblem, GibbsState, initial_values, log_joint
+from bayes_ecc.samplers import initial_values
 from bayes_ecc.sampling import SAMPLERS, Sampler, sample_mixture
 from bayes_ecc.stacking import stacking_weights
 from bayes_ecc.starts import draw_labels, em_start
@@ -42,7 +41,6 @@ type FloatArray = NDArray[np.floating[Any]]
 
 _WEIGHING_DRAWS = 100  # of each chain, where the chains are weighed and nothing else
 _SAME_CLUSTER = 0.5  # shared over joint responsibility from which two clusters are one
-_ALIGNMENT_QUERIES = 2000  # enough to tell clusters apart, at a fraction of the time
 
 
 class BayesianECC(PosteriorPredictions, BaseEstimator):
@@ -326,7 +324,9 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
             "probe_power": settings.probe_power,
         }
         self.n_iter_ = self.tune + self.draws
-        found = _align(trace["posterior"].to_dataset(), references, projected, counts, settings)
+        found = align_draws(
+            trace["posterior"].to_dataset(), references, projected, counts, settings
+        )
         self._learn(found, trace, comparisons, (unit, embedded), projection, settings, priors)
         if self.checks and self.diagnosis_.failed:
             warnings.warn(
@@ -500,65 +500,6 @@ def _log_prior(tree: xr.DataTree, priors: Priors) -> xr.Dataset:
         tie_margin_scale=priors.tie_margin_scale,
         order_effect_scale=priors.order_effect_scale,
     )
-
-
-def _align(
-    draws: xr.Dataset,
-    references: list[FloatArray],
-    projected: FloatArray,
-    counts: OutcomeCounts,
-    settings: MixtureSettings,
-) -> xr.Dataset:
-    """Renumber clusters: every draw as its chain's start, every chain as the first.
-
-    How far each chain's clusters agree with the first chain's is kept as `cluster_agreement`.
-    """
-    n_queries = len(projected)
-    sample = np.unique(np.linspace(0, n_queries - 1, _ALIGNMENT_QUERIES).astype(int))
-    tie_weight = None if counts.tie_weight is None else counts.tie_weight[sample]
-    problem = GibbsProblem.from_counts(
-        projected[sample],
-        counts._replace(matrix=counts.matrix[sample], tie_weight=tie_weight),
-        n_clusters=settings.n_clusters,
-        n_models=draws.sizes["llm"],
-        concentration=float(settings.concentration),
-        evidence_power=settings.evidence_power,
-    )
-    chains: list[xr.Dataset] = []
-    means: list[FloatArray] = []
-    for c, start in enumerate(draws["chain"].values):  # an interruption may leave some chains out
-        chain = draws.isel(chain=[c])
-        aligned = align_chain(references[start][sample], _responsibilities(chain, problem))
-        order = aligned.order
-        mean = aligned.mean
-        if means:
-            same = match_clusters(means[0], mean)
-            order, mean = order[:, same], mean[:, same]
-        means.append(mean)
-        index = xr.DataArray(order, dims=("draw", "cluster"))
-        for name in ("strengths", "centroids", "weights"):
-            chain[name] = chain[name].isel(cluster=index).transpose(*chain[name].dims)
-        chains.append(chain)
-    result = xr.concat(chains, dim="chain")
-    shares = [agreement(means[0], mean) for mean in means]
-    result = result.assign_coords(chain=np.arange(len(chains)))
-    result["cluster_agreement"] = (("chain", "cluster"), np.array(shares))
-    return result
-
-
-def _responsibilities(chain: xr.Dataset, problem: GibbsProblem) -> Iterator[FloatArray]:
-    values = {name: chain[name].values[0] for name in ("weights", "strengths", "centroids")}
-    shared = {n: chain[n].values[0] for n in ("tie_margin", "order_effect") if n in chain}
-    for draw in range(chain.sizes["draw"]):
-        state = GibbsState(
-            weights=values["weights"][draw],
-            global_strengths=np.zeros(problem.n_models),
-            tau=1.0,
-            strengths=values["strengths"][draw],
-            centroids=values["centroids"][draw],
-            **{name: float(draws[draw]) for name, draws in shared.items()},
-        )
-        yield softmax_rows(log_joint(state, problem))[0]
 
 
 def _default_priors(n_clusters: int) -> Priors:
