@@ -53,6 +53,8 @@ from bayes_ecc.metrics import (
     with_tie_rate,
 )
 from bayes_ecc.modes import mode_report
+from bayes_ecc.onboarding import onboard, start_onboarding
+from bayes_ecc.onboarding_state import Onboarding
 from bayes_ecc.posterior import Atoms, as_fitted, atoms, thin, training_data
 from bayes_ecc.predictive import posterior_predictive
 from bayes_ecc.probing import next_probe, probe_values
@@ -98,7 +100,7 @@ _SLOW = {
     "BayesianECC": "bayes_ecc.bayesian",
     "Priors": "bayes_ecc.models.ecc_mixture",
 }  # importing PyMC takes seconds, and EM needs none
-_SLOW_MODULES = ("plots",)  # matplotlib is slow to import, too
+_SLOW_MODULES = ("plots",)  # importing matplotlib takes long, too
 
 
 def __getattr__(name: str) -> Any:
@@ -132,6 +134,7 @@ __all__ = [
     "LabelBradleyTerry",
     "LeaveQueryOut",
     "NotFittedError",
+    "Onboarding",
     "OutcomeCounts",
     "Partition",
     "PartitionAgreement",
@@ -174,6 +177,7 @@ __all__ = [
     "load_posterior",
     "mode_report",
     "next_probe",
+    "onboard",
     "overlap_matrix",
     "pair_cells",
     "pairwise",
@@ -202,6 +206,7 @@ __all__ = [
     "search",
     "simulate",
     "stacking_weights",
+    "start_onboarding",
     "stored_diagnosis",
     "structure_draws",
     "summarize_cluster_ranking",
