@@ -1,7 +1,7 @@
 """How well draws explain the queries they were fitted to, and what weight that gives the chains.
 
 For a draw with weights pi, centroids c and strengths theta, and a query with embedding x and
-comparisons y,
+comparisons y::
 
     evidence = log p(y | x) = log sum_k r_k(x) prod_n BT(y_n | theta_k),
                r_k(x) = softmax_k(log pi_k + concentration x.c_k)

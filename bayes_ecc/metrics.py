@@ -476,7 +476,7 @@ def expected_calibration_error(
 ) -> float:
     """Mean distance between predicted and observed wins over equal bins of the prediction.
 
-    The sum over bins of (share of the comparisons in it) |mean predicted - mean observed|, the
+    The sum over bins of (share of the comparisons in it) ``|mean predicted - mean observed|``, the
     bins being those of `reliability_bins`. For unordered comparisons the figure belongs to the
     order of the pairs as drawn.
 

@@ -1,26 +1,29 @@
 """The Gibbs sweep for the mixture of `models/ecc_mixture.py`, on plain arrays.
 
 With z the queries' clusters and omega the Polya-Gamma variables of [1]_, one per cluster and pair
-of models (omega of comparisons with the same log-odds add up to a single variable), a sweep draws
+of models (omega of comparisons with the same log-odds add up to a single variable), a sweep draws::
 
     z_q | parameters                        from the responsibilities, omega integrated out
     omega | z, strengths                    PG(summed weight, difference of strengths)
     theta_0 | tau, z, omega                 Gaussian, strengths integrated out
     tau | theta_0, z, omega                 slice sampling, strengths integrated out
     theta_k | theta_0, tau, z, omega        Gaussian
-    theta_k | theta_0, tau, z               Metropolis step [2]_, omega integrated out
+    theta_k | theta_0, tau, z               Metropolis step, omega integrated out
     tie margin, order effect | theta, z     slice sampling, omega integrated out
     c_k | z                                 von Mises-Fisher at concentration * sum of embeddings
     pi | z                                  Dirichlet
 
-Integrating the strengths out is what lets tau and theta_0 move. The Metropolis step is there for
-models that win or lose nearly always: given omega their strengths move by a small part of their
-posterior spread. z and omega are not kept, so that the chain is one for the marginal posterior.
+Integrating the strengths out is what lets tau and theta_0 move. The Metropolis step, with proposals
+from a Newton step as in [2]_, is there for models that win or lose nearly always: given omega their
+strengths move by a small part of their posterior spread. z and omega are not kept, so that the
+chain is one for the marginal posterior.
 
 References
 ----------
 .. [1] Polson, Scott and Windle (2013). Bayesian inference for logistic models using Polya-Gamma
    latent variables. Journal of the American Statistical Association 108(504).
+.. [2] Gamerman (1997). Sampling from the posterior distribution in generalized linear mixed models.
+   Statistics and Computing 7(1).
 """
 
 from __future__ import annotations
