@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test bench lint clean set-up-again
+.PHONY: help demo test bench lint docs notebooks clean set-up-again
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,7 +24,7 @@ $(CORE): set-up-again
 endif
 
 help: ## show what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-6s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
 
 demo: $(CORE) ## simulate comparisons, recover their structure and show the gains
 	@$(BIN)/bayes-ecc demo
@@ -46,8 +46,16 @@ lint: $(DEV) ## check style, format and types
 	root=$$(pwd) && cd "$$installed" && "$$root/$(BIN)/python" -m mypy \
 	    --config-file "$$root/pyproject.toml" --cache-dir "$$root/.mypy_cache" -p bayes_ecc
 
+docs: export OMP_NUM_THREADS ?= 1
+docs: $(DEV) ## build the documentation in docs/_build/html, offline
+	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "Built docs/_build/html/index.html."
+
+notebooks: $(DEV) ## execute the notebooks and keep their results (minutes; NOTEBOOKS="01 04": some)
+	@$(BIN)/python notebooks/execute.py $(NOTEBOOKS)
+
 clean: ## remove builds and caches; .venv stays
-	@rm -rf build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf build dist docs/_build docs/api docs/articles *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find . -name $(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 # Every python on the PATH is tried, not the first of a name alone: a version manager's shim may
