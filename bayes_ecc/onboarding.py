@@ -87,8 +87,10 @@ def start_onboarding(
     -----
     A comparison of the newcomer, and of the old models on a candidate query, counts with the fit's
     evidence power; with 1 where the fit averages a query's comparisons, as EM does: its
-    temperature would make the newcomer's intervals too narrow. What is learnt of the newcomer does
-    not change clusters or old models (a cut posterior).
+    temperature would make the newcomer's intervals too narrow. A point estimate knows nothing of
+    how unsure its clusters are; one in five candidate queries is taken to be like any other, lest
+    few comparisons settle too much. What is learnt of the newcomer does not change clusters or old
+    models (a cut posterior).
 
     Examples
     --------
@@ -100,7 +102,7 @@ def start_onboarding(
     >>> mine = data.comparisons.to_frame().query("model_a == 'llm_4' or model_b == 'llm_4'")
     >>> rank = joining.update(mine).rank()
     >>> int(rank["rank_lower"]), int(rank["rank_upper"])
-    (5, 5)
+    (4, 5)
     """
     check_choice("prior", prior, PRIORS)
     check_count("draws", draws, least=2)

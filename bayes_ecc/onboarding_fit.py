@@ -23,6 +23,7 @@ from bayes_ecc.posterior import Atoms, make_posterior, training_data
 type FloatArray = NDArray[np.floating[Any]]
 
 _ATOMS = 100  # of the fit, at most; the draws of the newcomer are spread over them
+_MISREAD = 0.2  # share of queries that a point estimate is taken to misread
 _LEVEL_SD = 1.0  # of a newcomer's level under the fit's own prior, as global_scale of `Priors`
 _KEPT_ATTRS = ("sampler", "approximate", "clusters_matched", "failed_checks", "warned_checks")
 _CODED = ("query_code", "first_code", "second_code", "comparison_weight")
@@ -98,7 +99,8 @@ def read_ground(
 
     What is known of them weighs as much as a newcomer's comparison does. The power with which a
     fit reads probes predicts well, but makes it surer of a query's cluster than it should be, and
-    a design would pick the very queries that it is wrong about.
+    a design would pick the very queries that it is wrong about. A point estimate knows nothing of
+    how unsure its clusters are; of its queries some are taken to be like any other.
     """
     few = replace(fit.atoms, rule="per_comparison", probe_power=fit.power)
     about_fit = few
@@ -111,6 +113,9 @@ def read_ground(
     about = responsibilities
     if reference is not None:
         about = responsibilities_of(about_fit, reference, None, None)[1]
+    if len(few) == 1:
+        usual = responsibilities.mean(axis=1, keepdims=True)
+        responsibilities = (1 - _MISREAD) * responsibilities + _MISREAD * usual
     return index, Ground(few.strengths, responsibilities, about, few.share)
 
 
