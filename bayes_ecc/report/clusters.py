@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.metrics import adjusted_mutual_info_score
 
-from bayes_ecc.report.llms import ranking_cells, ranking_columns
+from bayes_ecc.report.llms import may_be_best, ranking_cells, ranking_columns
 from bayes_ecc.report.markup import Content, Markup, isolated, join, shortened, tag
 from bayes_ecc.report.parts import Figure, Section, bullets, callout, figure, paragraph, section
 from bayes_ecc.report.reading import Reading
@@ -29,17 +30,45 @@ _LABELS = 4  # labels of a cluster that are named
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """What is known of the queries beside the fit: texts, and labels column by column."""
+    """What is known of the queries beside the fit.
+
+    Attributes
+    ----------
+    texts : mapping of str to str
+        By identifier.
+    labels : mapping of str to pandas.Series
+        Column by column, one label a query; those first that go best with the clusters.
+    agreement : mapping of str to float
+        How well they do: adjusted mutual information, 0 by chance and 1 at best.
+    typical : int
+        How many of a cluster to show.
+    """
 
     texts: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, pd.Series] = field(default_factory=dict)
+    agreement: Mapping[str, float] = field(default_factory=dict)
     typical: int = 5
+
+
+def know_queries(
+    reading: Reading, texts: Mapping[str, str], labels: Mapping[str, pd.Series], typical: int
+) -> Queries:
+    """Put together what is known of queries, the labels in the order of their worth."""
+    agreement = {}
+    for name, values in labels.items():
+        known = values.notna().to_numpy()
+        codes = values.cat.codes.to_numpy()[known]
+        agreement[name] = float(adjusted_mutual_info_score(codes, reading.held[known]))
+    order = sorted(labels, key=lambda name: -agreement[name])
+    return Queries(texts, {name: labels[name] for name in order}, agreement, typical)
 
 
 def clusters_section(reading: Reading, queries: Queries, pictures: Iterable[Figure]) -> Section:
     """Tell of every cluster that holds queries."""
     occupied = reading.by_size()
     n_clusters = reading.responsibilities.shape[1]
+    if n_clusters == 1:
+        return section("clusters", "The clusters", _one_alone(reading))
     empty = n_clusters - len(occupied)
     typical, nobody = reading.typical(queries.typical), np.empty(0, np.intp)
     notes: list[Content] = []
@@ -69,8 +98,8 @@ def clusters_section(reading: Reading, queries: Queries, pictures: Iterable[Figu
         "clusters",
         "The clusters",
         paragraph(intro),
-        None if reading.point else paragraph(_meaning(reading)),
         notes,
+        _what_labels_say(queries) if len(occupied) > 1 else None,
         _overview(reading, queries, occupied),
         [figure(picture) for picture in pictures],
         tag("h3", "One by one"),
@@ -87,21 +116,36 @@ def clusters_section(reading: Reading, queries: Queries, pictures: Iterable[Figu
     )
 
 
+def _one_alone(reading: Reading) -> Markup:
+    wanted = (
+        "several comparisons a query, or embeddings of the queries"
+        if (reading.embeddings is None)
+        else "a larger number of clusters, if the data bear it"
+    )
+    return paragraph(
+        "The fit has one cluster: one ranking for all queries, which is the one above. Kinds of "
+        f"query on which LLMs rank otherwise take {wanted} (",
+        tag("code", "bayes-ecc fit --clusters K"),
+        ").",
+    )
+
+
+def _what_labels_say(queries: Queries) -> Markup | None:
+    if not queries.labels:
+        return None
+    parts = [join(isolated(name), f" {queries.agreement[name]:.2f}, ") for name in queries.labels]
+    return paragraph(
+        "How well clusters go with labels, which no fit sees: ",
+        parts,
+        "as adjusted mutual information (0 is chance, 1 the same partition).",
+    )
+
+
 def _what_is_typical(reading: Reading, queries: Queries) -> Markup:
     return paragraph(
         "Typical queries are those that the cluster is most responsible for",
         ", and whose embeddings lie near its middle" if reading.embeddings is not None else None,
         "." if queries.texts else "; their texts are not at hand.",
-    )
-
-
-def _meaning(reading: Reading) -> Markup:
-    attrs = reading.ranking.attrs
-    return join(
-        f"Intervals hold {attrs['ci_prob']:.0%} of the posterior "
-        f"({'equal tails' if attrs['ci_kind'] == 'eti' else 'highest density'}). The LLMs that ",
-        tag("em", "can't be told from the best"),
-        f" are the fewest that hold the best with a probability of {attrs['level']:.0%}.",
     )
 
 
@@ -145,7 +189,7 @@ def _overview(reading: Reading, queries: Queries, occupied: list[int]) -> Markup
             row.append(Cell(_composition(queries.labels[label][own], 2), look="name"))
         certainty = reading.responsibilities[own, k].mean() if own.any() else np.nan
         rows.append([*row, number(certainty)])
-    return table(None, columns, rows, name="clusters")
+    return table(None, columns, rows, name="clusters", legend=True)
 
 
 def _name(reading: Reading, k: int) -> str:
@@ -176,7 +220,7 @@ def _card(
     for m in order:
         row = [named(models[m]), *ranking_cells(frame.loc[m], n_models, reading.point)]
         if not reading.point:
-            row.append(Cell("yes" if m in inside else "", float(m not in inside)))
+            row.append(may_be_best(m in inside))
         rows.append(row)
     name = _name(reading, k)
     own = np.flatnonzero(reading.held == k)

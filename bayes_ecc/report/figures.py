@@ -19,6 +19,33 @@ _MOST_ROWS = 60  # of a heat map that can still be read
 _TOLD = 5  # clusters that an alternative text tells one by one
 
 
+def model_figures(reading: Reading) -> list[Figure]:
+    """Draw the ranks of the LLMs over all queries, with their intervals; none of a point."""
+    from bayes_ecc.plots import plot_ranks
+
+    if reading.point:
+        return []
+    overall = reading.overall.to_xarray().expand_dims(cluster=["all"])
+    overall.attrs.update(reading.ranking.attrs)
+
+    def plot() -> Any:
+        ax = plot_ranks(overall, "all")
+        ax.set_title("", loc="left")
+        return ax
+
+    told = [
+        f"{name}: rank {row['rank']:.1f}, from {row['rank_lower']} to {row['rank_upper']}."
+        for name, row in reading.overall.head(_TOLD).iterrows()
+    ]
+    return [
+        Figure(
+            _draw(plot),
+            f"Dot plot of the LLMs' ranks over all queries, with intervals. {' '.join(told)}",
+            "Ranks of the LLMs over all queries, with intervals; 1 is best.",
+        )
+    ]
+
+
 def cluster_figures(reading: Reading) -> list[Figure]:
     """Draw the clusters: ranks in the largest, chances of being the best, and where queries lie.
 

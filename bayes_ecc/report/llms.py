@@ -2,55 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
 
-from bayes_ecc.report.markup import join, tag
-from bayes_ecc.report.parts import Section, paragraph, section
+from bayes_ecc.report.markup import Markup, join, tag
+from bayes_ecc.report.parts import Figure, Section, figure, paragraph, section
 from bayes_ecc.report.reading import Reading
-from bayes_ecc.report.tables import Cell, Column, named, number, strip, table
+from bayes_ecc.report.tables import Cell, Column, count, named, number, strip, table
 
 
-def models_section(reading: Reading) -> Section:
+def models_section(reading: Reading, pictures: Iterable[Figure]) -> Section:
     """Tell of every LLM: over all fitted queries, and in how many clusters it may be the best."""
-    data, ranking, occupied = reading.comparisons, reading.ranking, reading.by_size()
-    n_models = data.n_models
+    data, n_models = reading.comparisons, reading.comparisons.n_models
     counts = np.bincount(data.first, minlength=n_models)
     counts += np.bincount(data.second, minlength=n_models)
     won = np.bincount(data.second, data.weight * data.outcome, n_models)
     won += np.bincount(data.first, data.weight * (1 - data.outcome), n_models)
     taken = np.bincount(data.first, data.weight, n_models)
     taken += np.bincount(data.second, data.weight, n_models)
-    first = ranking["p_best"].values[occupied].argmax(axis=1)
-    leads = np.bincount(first, minlength=n_models)
-    leads_share = np.bincount(first, reading.sizes[occupied], n_models) / data.n_queries
-    may_lead = ranking["in_best_set"].values[occupied].sum(axis=0)
     columns = [
         Column("LLM"),
         Column("comparisons", True, "that it took part in"),
         Column("won", True, "share of its comparisons won, a tie counting half"),
         *ranking_columns(reading.point),
-        Column("leads", True, "clusters in which it is the likeliest best"),
-        Column("share", True, "of the queries, that these clusters are responsible for"),
     ]
     if not reading.point:
-        columns.append(Column("may lead", True, "clusters in which it may be the best"))
+        columns.append(Column("may be best", meaning="can't be told from the best"))
+    leads = _leads(reading)
+    columns += [Column(name, True, meaning) for name, (meaning, _) in leads.items()]
     rows = []
     for name, row in reading.overall.iterrows():
         m = data.models.get_loc(name)
-        rows.append(
-            [
-                named(name),
-                Cell(f"{counts[m]:,}", float(counts[m])),
-                number(won[m] / taken[m] if taken[m] else np.nan),
-                *ranking_cells(row, n_models, reading.point),
-                Cell(str(leads[m]), float(leads[m])),
-                number(leads_share[m], ".0%"),
-                *([] if reading.point else [Cell(str(may_lead[m]), float(may_lead[m]))]),
-            ]
-        )
+        cells = [
+            named(name),
+            count(counts[m]),
+            number(won[m] / taken[m] if taken[m] else np.nan),
+            *ranking_cells(row, n_models, reading.point),
+        ]
+        if not reading.point:
+            cells.append(may_be_best(bool(row["in_best_set"])))
+        rows.append([*cells, *(shown[m] for _, shown in leads.values())])
     return section(
         "llms",
         "The LLMs over all queries",
@@ -62,16 +55,58 @@ def models_section(reading: Reading) -> Section:
             else ", over all solutions by their weights. What LLMs lead is counted in the clusters "
             "shown below.",
         ),
-        paragraph(
-            "This fit is a point estimate: it cannot say how sure its order is, so there are no "
-            "intervals and no chances of being the best. ",
-            tag("code", "bayes-ecc fit --method bayes"),
-            " gives them.",
-        )
-        if reading.point
-        else None,
-        table(None, columns, rows, name="LLMs"),
+        _point() if reading.point else _meaning(reading),
+        table(None, columns, rows, name="LLMs", legend=True),
+        [figure(picture) for picture in pictures],
     )
+
+
+def _point() -> Markup:
+    return paragraph(
+        "This fit is a point estimate: it cannot say how sure its order is, so there are no "
+        "intervals and no chances of being the best. ",
+        tag("code", "bayes-ecc fit --method bayes"),
+        " gives them.",
+    )
+
+
+def _meaning(reading: Reading) -> Markup:
+    attrs = reading.ranking.attrs
+    kind = "equal tails" if attrs["ci_kind"] == "eti" else "highest density"
+    return paragraph(
+        f"Intervals, in brackets, hold {attrs['ci_prob']:.0%} of the posterior ({kind}). The LLMs "
+        "that ",
+        tag("em", "can't be told from the best"),
+        f" are the fewest that hold the best with a probability of {attrs['level']:.0%}; they are "
+        "those that may be best.",
+    )
+
+
+def _leads(reading: Reading) -> dict[str, tuple[str, list[Cell]]]:
+    """Count the clusters that each LLM leads: column by column, what it means and its cells."""
+    occupied, n_models = reading.by_size(), reading.comparisons.n_models
+    if len(occupied) < 2:
+        return {}
+    first = reading.ranking["p_best"].values[occupied].argmax(axis=1)
+    leads = np.bincount(first, minlength=n_models)
+    share = np.bincount(first, reading.sizes[occupied], n_models) / reading.comparisons.n_queries
+    found = {
+        "leads": ("clusters in which it is the likeliest best", [count(n) for n in leads]),
+        "share": (
+            "of the queries, that these clusters are responsible for",
+            [number(each, ".0%") for each in share],
+        ),
+    }
+    if not reading.point:
+        may_lead = reading.ranking["in_best_set"].values[occupied].sum(axis=0)
+        meaning = "clusters in which it can't be told from the best"
+        found["may lead"] = (meaning, [count(n) for n in may_lead])
+    return found
+
+
+def may_be_best(inside: bool) -> Cell:
+    """Mark an LLM that can't be told from the best."""
+    return Cell("yes" if inside else "", float(not inside))
 
 
 def ranking_columns(point: bool) -> list[Column]:

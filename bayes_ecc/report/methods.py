@@ -190,6 +190,7 @@ def _table(evaluation: Evaluation) -> Markup:
                 Cell(
                     join(isolated(name), tag("div", meaning, class_="quiet") if meaning else None),
                     str(name)[:200],
+                    "name",
                 ),
                 *(number(gain, ".1f") for gain in gains),
                 interval(low, high, ".1f"),
@@ -199,7 +200,7 @@ def _table(evaluation: Evaluation) -> Markup:
                 number(_value(figures.get("seconds")), ".1f"),
             ]
         )
-    return table(None, columns, rows, name="methods")
+    return table(None, columns, rows, name="methods", legend=True)
 
 
 def _meaning(name: str) -> str | None:

@@ -72,7 +72,7 @@
     if (rows.length < 2) continue;
     [...table.tHead.rows[0].cells].forEach((head, column) => {
       if (!head.textContent.trim()) return;
-      const button = make("button", { type: "button", title: head.title });
+      const button = make("button", { type: "button" });
       button.append(...head.childNodes);
       head.append(button);
       button.addEventListener("click", () => {

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from bayes_ecc.report.markup import Content, Markup, isolated, tag
+import numpy as np
+
+from bayes_ecc.report.markup import Content, Markup, isolated, join, tag
 
 _STRIP_WIDTH, _STRIP_HEIGHT = 90, 14
 
@@ -34,6 +36,7 @@ def table(
     *,
     name: str,
     plain: bool = False,
+    legend: bool = False,
 ) -> Markup:
     """Lay out a table; its first column names the rows.
 
@@ -48,6 +51,8 @@ def table(
         Says what the scrolling box around it holds, to those who hear the page.
     plain : bool
         Whether there is nothing to sort or search.
+    legend : bool
+        Whether to tell below what the columns mean, which otherwise a mouse alone finds out.
 
     Returns
     -------
@@ -82,7 +87,13 @@ def table(
         tag("tbody", body),
         data_sortable=not plain,
     )
-    return tag("div", made, class_="scroll", role="region", tabindex="0", aria_label=name)
+    box = tag("div", made, class_="scroll", role="region", tabindex="0", aria_label=name)
+    meant = [column for column in columns if column.meaning and column.heading] if legend else []
+    if not meant:
+        return box
+    terms = [tag("div", tag("dt", one.heading), tag("dd", one.meaning)) for one in meant]
+    told = tag("details", tag("summary", "What the columns mean"), tag("dl", terms))
+    return join(box, told)
 
 
 def _cell(cell: Cell | Content, column: Column, first: bool) -> Markup:
@@ -113,6 +124,11 @@ def number(value: float, form: str = ".2f") -> Cell:
     if value is None or not math.isfinite(value):
         return Cell("-", math.nan)
     return Cell(f"{value:{form}}", round(float(value), 9))
+
+
+def count(value: int | np.integer[Any]) -> Cell:
+    """Show how many there are."""
+    return Cell(f"{value:,}", float(value))
 
 
 def interval(low: float, high: float, form: str = ".2f") -> Cell:

@@ -62,7 +62,7 @@ def trust_section(reading: Reading, diagnosis: Diagnosis | None) -> Section:
     """Tell what was checked."""
     kind, words = verdict(reading, diagnosis)
     contents: list[Content] = [
-        paragraph("Verdict: ", badge(kind, words), "."),
+        paragraph("Verdict: ", badge(kind, words)),
     ]
     if reading.point:
         contents.append(_point(reading.posterior))
@@ -222,7 +222,7 @@ def _modes(modes: pd.DataFrame) -> Markup:
             "Chains from starts of their own may find solutions of their own; predictions average "
             "them by weight."
         ),
-        table(None, columns, rows, name="chains"),
+        table(None, columns, rows, name="chains", legend=True),
     )
 
 

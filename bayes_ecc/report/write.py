@@ -21,9 +21,9 @@ from bayes_ecc.errors import InputError
 from bayes_ecc.folders import load_bundle
 from bayes_ecc.posterior import atoms
 from bayes_ecc.report.bundles import BundleFacts, look_at_bundle, look_up_texts
-from bayes_ecc.report.clusters import Queries, clusters_section
+from bayes_ecc.report.clusters import Queries, clusters_section, know_queries
 from bayes_ecc.report.data import data_section
-from bayes_ecc.report.figures import cluster_figures
+from bayes_ecc.report.figures import cluster_figures, model_figures
 from bayes_ecc.report.llms import models_section
 from bayes_ecc.report.markup import Content, isolated, join, tag
 from bayes_ecc.report.methods import Evaluation, headline, methods_section, read_evaluation
@@ -167,7 +167,7 @@ def render_report(
         _in_short(reading, audits, diagnosis, judged),
         [
             data_section(reading, facts, audits),
-            models_section(reading),
+            models_section(reading, model_figures(reading) if figures else []),
             clusters_section(reading, queries, cluster_figures(reading) if figures else []),
             methods_section(judged),
             trust_section(reading, diagnosis),
@@ -208,7 +208,7 @@ def _queries(facts: list[BundleFacts], reading: Reading, typical: int) -> Querie
     for one in facts:
         for name, values in one.labels(reading.comparisons.queries).items():
             labels.setdefault(name, values)
-    return Queries(look_up_texts(facts), labels, typical)
+    return know_queries(reading, look_up_texts(facts), labels, typical)
 
 
 def _subtitle(reading: Reading, posterior: xr.DataTree, file: str | None) -> Content:
@@ -233,7 +233,7 @@ def _in_short(
     data, occupied = reading.comparisons, reading.by_size()
     best = reading.overall.index[0]
     equal = reading.overall.index[reading.overall["in_best_set"]]
-    leaders = reading.ranking["p_best"].values[occupied].argmax(axis=1)
+    leading = len(set(reading.ranking["p_best"].values[occupied].argmax(axis=1).tolist()))
     kind, words = verdict(reading, diagnosis)
     errors = sum(not one.ok for one in audits)
     warned = sum(found.severity == "warning" for one in audits for found in one.findings)
@@ -256,8 +256,10 @@ def _in_short(
         "Best over all queries": overall,
         "Clusters": join(
             f"{len(occupied)} that hold queries",
-            _small(f"{plural(len(set(leaders.tolist())), 'LLM')} lead in one or more"),
-        ),
+            _small(f"{plural(leading, 'LLM')} {'leads' if leading == 1 else 'lead'} in some"),
+        )
+        if reading.responsibilities.shape[1] > 1
+        else "one ranking for all queries",
         "Audit of the data": audited,
         "Trust": badge(kind, words),
     }

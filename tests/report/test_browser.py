@@ -102,7 +102,7 @@ def test_report_loads_nothing_and_complains_of_nothing(opened: Opened, report: P
     shown = page.run(
         "[...document.images].map((image) => image.complete && image.naturalWidth > 0)"
     )
-    assert shown == [True] * 3
+    assert shown == [True] * 4
 
 
 def test_hostile_report_executes_nothing(
@@ -218,16 +218,14 @@ def test_searching_clusters_and_opening_all(opened: Opened) -> None:
     assert not any(page.run(f"{cards}.map((card) => card.open)"))
 
 
-def test_link_opens_its_card(opened: Opened) -> None:
+def test_link_opens_its_card_even_where_a_search_hid_it(opened: Opened) -> None:
     page = opened()
-    page.run("document.querySelectorAll('.card').forEach((card) => { card.open = false; })")
+    cards = "[...document.querySelectorAll('.card')]"
+    page.run(f"{cards}.forEach((card) => {{ card.open = false; card.hidden = true; }})")
     page.run("document.querySelector('#clusters tbody tr:nth-child(2) a').click()")
     page.run("new Promise((done) => setTimeout(done, 100))")
-    assert page.run("[...document.querySelectorAll('.card')].map((card) => card.open)") == [
-        False,
-        True,
-        False,
-    ]
+    assert page.run(f"{cards}.map((card) => card.open)") == [False, True, False]
+    assert page.run(f"{cards}.map((card) => card.hidden)") == [True, False, True]
 
 
 # -------------------------------------------------------------------- looks
@@ -312,6 +310,15 @@ def test_printing_shows_what_is_closed(opened: Opened, tmp_path: Path) -> None:
     try:
         assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert page.run("getComputedStyle(document.querySelector('nav')).display") == "none"
+        page.send(  # the printable width of A4
+            "Emulation.setDeviceMetricsOverride",
+            width=718,
+            height=1000,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        page.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        assert page.run("document.documentElement.scrollWidth <= window.innerWidth")
     finally:
         page.send("Emulation.setEmulatedMedia", media="")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ from bayes_ecc import (
 from bayes_ecc.report import render_report
 from bayes_ecc.report.bundles import compare_with_bundle
 from bayes_ecc.report.held_out import evaluate_beside
+from bayes_ecc.report.reading import read_fit
 
 type PageReader = Callable[[str], Any]
 
@@ -131,3 +133,22 @@ def test_methods_are_evaluated_beside_the_fit(
     assert protocol["counts"][0]["models"] == 3
     with pytest.raises(InputError, match="does not hold the comparisons"):
         evaluate_beside(fit.posterior_, bundle_of(-scored[2]), ["global"])
+
+
+def test_labels_that_go_with_the_clusters_come_first(
+    data: Simulation, em: ECC, read_page: PageReader
+) -> None:
+    bundle = data.bundle()
+    reading = read_fit(em.posterior_)
+    held = pd.Series(reading.held, index=reading.comparisons.queries)
+    kinds = held.map({0: "<zero>", 1: "one", 2: "two"})
+    queries = bundle.queries.assign(
+        noise=np.arange(len(kinds)) % 2 == 0, kind=bundle.queries["query_id"].map(kinds)
+    )
+    bundle = dataclasses.replace(bundle, queries=queries)
+    page = read_page(render_report(em, bundles=bundle, figures=False))
+    head, *rows = page.tables["clusters"]
+    place = head.index("mostly (kind)")
+    for row in rows:
+        assert row[place] == f"{['<zero>', 'one', 'two'][int(row[0])]} 100%"
+    assert "kind 1.00, " in page.text

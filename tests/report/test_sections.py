@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import arviz as az
 import numpy as np
 import pandas as pd
 import pytest
@@ -90,9 +91,12 @@ def test_stored_diagnosis_is_told_in_words(bayes: BayesianECC, read_page: PageRe
     assert f"{len(diagnosis.failed)} checks failed" in page.text
     quantities = {row[0]: row for row in page.tables["convergence"][1:]}
     density = bayes.posterior_["invariants"]["log_density"]
-    assert first_number(quantities["log_density"][1]) == pytest.approx(
-        float(density.mean()), rel=1e-3
-    )
+    _, mean, sd, rhat, bulk, tail = map(first_number, ["0", *quantities["log_density"][1:]])
+    assert mean == pytest.approx(float(density.mean()), rel=1e-3)
+    assert sd == pytest.approx(float(density.std(ddof=1)), rel=1e-2)
+    assert rhat == pytest.approx(float(az.rhat(density)), abs=1e-3)
+    assert bulk == pytest.approx(float(az.ess(density, method="bulk")), abs=0.51)
+    assert tail == pytest.approx(float(az.ess(density, method="tail")), abs=0.51)
 
 
 def test_fit_without_diagnosis_says_how_to_add_one(
@@ -112,8 +116,13 @@ def test_one_cluster_and_no_embeddings(data: Simulation, read_page: PageReader) 
         )
     page = read_page(render_report(fit))
     assert "kinds of query are told by comparisons alone" in page.text
-    assert len(page.tables["clusters"]) == 2
-    assert [name for name, _ in page.elements].count("img") == 0
+    assert "one ranking for all queries" in page.text
+    assert "several comparisons a query, or embeddings" in page.text
+    assert "clusters" not in page.tables
+    assert [row[0] for row in page.tables["LLMs"][1:]] == read_fit(
+        fit.posterior_
+    ).overall.index.tolist()
+    assert [name for name, _ in page.elements].count("img") == 1
 
 
 def test_figures_are_inside_and_told_in_words(bayes: BayesianECC, read_page: PageReader) -> None:
@@ -122,7 +131,7 @@ def test_figures_are_inside_and_told_in_words(bayes: BayesianECC, read_page: Pag
     open_before = plt.get_fignums()
     page = read_page(render_report(bayes))
     pictures = [told for name, told in page.elements if name == "img"]
-    assert len(pictures) == 3
+    assert len(pictures) == 4
     for told in pictures:
         source = str(told["src"])
         assert source.startswith("data:image/png;base64,")
