@@ -121,6 +121,16 @@ def rooms() -> dict[str, list[str]]:
     return found
 
 
+def shortest_path(module_name: str, name: str, target: Any) -> str:
+    """Give the outermost package that a name can be imported from."""
+    parts = module_name.split(".")
+    for depth in range(1, len(parts)):
+        package = ".".join(parts[:depth])
+        if getattr(import_module(package), name, None) is target:
+            return package
+    return module_name
+
+
 def entries(module_name: str) -> list[Entry]:
     """Give what a module defines and documents with an example, in its order."""
     module = import_module(module_name)
@@ -130,10 +140,7 @@ def entries(module_name: str) -> list[Entry]:
         if not documented or name.startswith("_") or target.__module__ != module_name:
             continue
         if re.search(r"^Examples\n-{8}$", inspect.getdoc(target) or "", re.MULTILINE):
-            exported = getattr(bayes_ecc, name, None) is target and name in bayes_ecc.__all__
-            found.append(
-                Entry(f"bayes_ecc.{name}" if exported else f"{module_name}.{name}", target)
-            )
+            found.append(Entry(f"{shortest_path(module_name, name, target)}.{name}", target))
     return found
 
 
