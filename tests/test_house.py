@@ -206,7 +206,7 @@ def test_wheel_holds_the_library_and_nothing_else(tmp_path: Path) -> None:
     with zipfile.ZipFile(source / wheel_name) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
         records = {Path(name).name for name in wheel.namelist() if ".dist-info/" in name}
-    expected = {"bayes_ecc/py.typed"}
+    expected = {"bayes_ecc/py.typed", "bayes_ecc/__init__.pyi"}
     expected |= {f"bayes_ecc/report/report.{kind}" for kind in ("css", "js")}
     for module, path in source_files(source).items():
         folders = module.replace(".", "/")
@@ -256,6 +256,19 @@ def public_names() -> list[str]:
 def test_public_names_are_there_once() -> None:
     assert len(bayes_ecc.__all__) == len(set(bayes_ecc.__all__))
     assert all(hasattr(bayes_ecc, name) for name in bayes_ecc.__all__)
+    stub = ast.parse((ROOT / "bayes_ecc" / "__init__.pyi").read_text(encoding="utf-8"))
+    (listed,) = (
+        ast.literal_eval(node.value)
+        for node in stub.body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "__all__"
+    )
+    assert sorted(listed) == sorted(bayes_ecc.__all__)
+
+
+def test_importing_the_library_imports_nothing_slow(tmp_path: Path) -> None:
+    slow = "{'pymc', 'pytensor', 'arviz', 'matplotlib', 'sklearn', 'pandas'}"
+    code = f"import sys, bayes_ecc; bayes_ecc.__version__; print(*{slow} & {{*sys.modules}})"
+    assert run_python(code, tmp_path) == ""
 
 
 @pytest.mark.parametrize("name", public_names())

@@ -5,27 +5,25 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bayes_ecc.cli.options import add_seed, given, listed, number, number_or_auto, whole
 from bayes_ecc.cli.output import (
     Column,
     check_writable,
-    complain,
     definitions,
     format_table,
     paragraph,
     terminal_width,
     write_json,
 )
-from bayes_ecc.errors import InputError
-
-if TYPE_CHECKING:
-    from bayes_ecc.bundle import Bundle
-    from bayes_ecc.splits import Split
-
-DRAWING: Mapping[str, Any] = {"per_query": 7, "test_size": 0.2, "probes": 1, "source": None}
-"""Options that say how to draw a split, and their defaults; a frozen split has been drawn."""
+from bayes_ecc.cli.protocol import (
+    Splits,
+    add_fit_options,
+    add_split_options,
+    check_frozen,
+    fit_settings,
+    read_methods,
+)
 
 _METHODS = """\
 methods:
@@ -71,230 +69,32 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything as JSON")
 
-    fits = parser.add_argument_group("fits")
-    fits.add_argument(
-        "--clusters", type=whole(1), default=30, metavar="K", help="number of clusters (default 30)"
-    )
-    fits.add_argument(
-        "--embedding-weight",
-        type=number_or_auto,
-        default=3.0,
-        metavar="W",
-        help="of ecc, and with which comparison-only clusters are read at prediction (default 3)",
-    )
-    fits.add_argument(
-        "--embedding-only-weight",
-        type=number,
-        default=3.0,
-        metavar="W",
-        help="of embedding-only clusters (default 3)",
-    )
-    fits.add_argument(
-        "--temperature",
-        type=number_or_auto,
-        default=0.1,
-        metavar="T",
-        help="softness of the clusters (default 0.1)",
-    )
-    fits.add_argument(
-        "--ridge",
-        type=number_or_auto,
-        default=1.0,
-        metavar="R",
-        help="pull of a cluster's strengths to zero (default 1); any of weight, temperature and "
-        "ridge may be `auto`: chosen on training queries",
-    )
-
-    add_bayes_options(parser)
-
-    data = parser.add_argument_group("comparisons, split and probes")
-    add_seed(data, "of the draw, the split and the fits (default 0)")
-    data.add_argument(
-        "--seeds", type=whole(1), default=1, metavar="N", help="run seeds S to S+N-1 (default 1)"
-    )
-    data.add_argument(
-        "--exclude-models",
-        action="append",
-        default=[],
-        metavar="A,B",
-        help="models to leave out; may be repeated, and a name with commas given on its own",
-    )
-    data.add_argument(
-        "--per-query",
-        type=whole(1),
-        metavar="N",
-        help="comparisons drawn a query from a score table (default 7)",
-    )
-    data.add_argument(
-        "--test-size", type=number, metavar="SHARE", help="share of test queries (default 0.2)"
-    )
-    data.add_argument(
-        "--probes",
-        type=whole(0),
-        metavar="N",
-        help="comparisons known of each test query at prediction time (default 1)",
-    )
-    data.add_argument(
-        "--source",
-        choices=("scores", "comparisons"),
-        help="which table to use, where the bundle has both",
-    )
-    data.add_argument(
-        "--frozen",
-        type=Path,
-        metavar="FOLDER",
-        help="take comparisons, split and probes from FOLDER/seed_S.parquet instead of drawing "
-        "them (columns query_id, model_a, model_b, winner, split, probe)",
-    )
-
-
-def add_bayes_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the Bayesian mixture."""
-    bayes = parser.add_argument_group("bayes")
-    bayes.add_argument(
-        "--concentration",
-        type=number_or_auto,
-        default="auto",
-        metavar="C",
-        help="what multiplies the cosine of embedding and centroid (default auto)",
-    )
-    bayes.add_argument(
-        "--evidence-power",
-        type=number,
-        default=1.0,
-        metavar="P",
-        help="what multiplies a training comparison's log-likelihood (default 1)",
-    )
-    bayes.add_argument(
-        "--probe-power",
-        type=number_or_auto,
-        default="auto",
-        metavar="P",
-        help="what multiplies a probe's log-likelihood (default auto)",
-    )
-    bayes.add_argument(
-        "--starts",
-        choices=("independent", "em"),
-        default="independent",
-        help="chains from starts of their own, weighted, or all from one (default independent)",
-    )
-    bayes.add_argument("--chains", type=whole(1), default=4, metavar="N", help="chains (default 4)")
-    bayes.add_argument(
-        "--draws", type=whole(1), default=500, metavar="N", help="draws a chain (default 500)"
-    )
+    add_fit_options(parser)
+    add_split_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Evaluate, print the table, write the JSON."""
-    from bayes_ecc.evaluation import EvaluationSettings, evaluate
+    from bayes_ecc.evaluation import evaluate
     from bayes_ecc.folders import load_bundle
 
-    seeds = range(args.seed, args.seed + args.seeds)
     if args.json is not None:
         check_writable(args.json, "--json")
-    if args.frozen is not None:
-        check_frozen(args, seeds)
+    check_frozen(args)
     bundle = load_bundle(args.bundle)
-    excluded = listed(args.exclude_models, lambda name: name in bundle.models)
-    drawing = {
-        name: default if getattr(args, name) is None else getattr(args, name)
-        for name, default in DRAWING.items()
-    }
+    splits = Splits.read(args, bundle)
     result = evaluate(
         bundle,
-        make_splits(bundle, args.frozen, seeds, excluded, drawing),
-        read_methods(args.methods, bundle),
-        EvaluationSettings(
-            n_clusters=args.clusters,
-            embedding_weight=args.embedding_weight,
-            embedding_only_weight=args.embedding_only_weight,
-            temperature=args.temperature,
-            ridge=args.ridge,
-            concentration=args.concentration,
-            evidence_power=args.evidence_power,
-            probe_power=args.probe_power,
-            starts=args.starts,
-            chains=args.chains,
-            draws=args.draws,
-        ),
-        protocol={
-            "seeds": list(seeds),
-            "exclude_models": excluded,
-            "frozen": None if args.frozen is None else str(args.frozen),
-            **(dict.fromkeys(drawing) if args.frozen is not None else drawing),
-        },
+        splits.of(bundle),
+        read_methods(args.methods, "global,embedding,comparisons,ecc", bundle),
+        fit_settings(args),
+        protocol=splits.details(),
         progress=None,
     )
     if args.json is not None:
         write_json(result, args.json)
     print(report(result, terminal_width()))
     return 0
-
-
-def check_frozen(args: argparse.Namespace, seeds: range) -> None:
-    """Refuse a folder that lacks a seed's file; say which options have no effect."""
-    if not args.frozen.is_dir():
-        raise InputError(f"--frozen: there is no folder {args.frozen}.")
-    for seed in seeds:
-        if not _frozen_file(args.frozen, seed).is_file():
-            raise InputError(
-                f"--frozen: {args.frozen} has no seed_{seed}.parquet; seeds {seeds[0]} to "
-                f"{seeds[-1]} were asked for (--seed, --seeds)."
-            )
-    without_effect = given(args, DRAWING)
-    if without_effect:
-        complain(
-            f"note: {', '.join(without_effect)}: without effect, since a frozen split has been "
-            "drawn already."
-        )
-
-
-def _frozen_file(folder: Path, seed: int) -> Path:
-    return folder / f"seed_{seed}.parquet"
-
-
-def make_splits(
-    bundle: Bundle,
-    frozen: Path | None,
-    seeds: range,
-    excluded: list[str],
-    drawing: Mapping[str, Any],
-) -> Iterator[Split]:
-    """Make one split a seed, each when it is wanted."""
-    from bayes_ecc.splits import draw_split, frozen_split
-
-    for seed in seeds:
-        if frozen is not None:
-            yield frozen_split(
-                bundle, _frozen_file(frozen, seed), seed=seed, exclude_models=excluded
-            )
-        else:
-            yield draw_split(
-                bundle,
-                seed=seed,
-                per_query=drawing["per_query"],
-                test_size=drawing["test_size"],
-                n_probes=drawing["probes"],
-                exclude_models=excluded,
-                source=drawing["source"],
-            )
-
-
-def read_methods(values: list[str] | None, bundle: Bundle) -> list[str]:
-    """Read the names of methods, separated by commas."""
-    from bayes_ecc.evaluation import check_method
-
-    def is_method(name: str) -> bool:
-        try:
-            check_method(name, bundle)
-        except InputError:
-            return False
-        return True
-
-    methods = listed(values or ["global,embedding,comparisons,ecc"], is_method)
-    if not methods:
-        raise InputError("--methods is empty; name one method or more.")
-    return methods
 
 
 # -------------------------------------------------------------------- the report

@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bayes_ecc.cli.evaluate import add_bayes_options
 from bayes_ecc.cli.options import add_seed, listed, number_or_auto, whole
 from bayes_ecc.cli.output import check_writable, complain, paragraph, terminal_width
+from bayes_ecc.cli.protocol import add_bayes_options
 
 if TYPE_CHECKING:
     from bayes_ecc.bundle import Bundle

@@ -62,7 +62,7 @@ def listed(values: Iterable[str], is_name: Callable[[str], bool]) -> list[str]:
     return names
 
 
-def add_seed(parser: argparse.ArgumentParser, help_text: str) -> None:
+def add_seed(parser: argparse._ActionsContainer, help_text: str) -> None:
     """Add `--seed`."""
     parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help=help_text)
 

@@ -7,14 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bayes_ecc.cli.evaluate import (
-    DRAWING,
-    add_bayes_options,
-    check_frozen,
-    make_splits,
-    read_methods,
-)
-from bayes_ecc.cli.options import add_seed, listed, number, number_or_auto, whole
+from bayes_ecc.cli.options import number, whole
 from bayes_ecc.cli.output import (
     Column,
     check_writable,
@@ -23,6 +16,14 @@ from bayes_ecc.cli.output import (
     paragraph,
     terminal_width,
     write_json,
+)
+from bayes_ecc.cli.protocol import (
+    Splits,
+    add_fit_options,
+    add_split_options,
+    check_frozen,
+    fit_settings,
+    read_methods,
 )
 
 if TYPE_CHECKING:
@@ -102,112 +103,43 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         help="bootstrap resamples of the test queries (default 1000)",
     )
 
-    fits = parser.add_argument_group("fits")
-    fits.add_argument(
-        "--clusters", type=whole(1), default=30, metavar="K", help="number of clusters (default 30)"
-    )
-    for name, default in (("embedding-weight", 3.0), ("temperature", 0.1), ("ridge", 1.0)):
-        fits.add_argument(
-            f"--{name}",
-            type=number_or_auto,
-            default=default,
-            metavar="X",
-            help=f"of ecc, or auto (default {default:g})",
-        )
-    fits.add_argument(
-        "--embedding-only-weight",
-        type=number,
-        default=3.0,
-        metavar="X",
-        help="of embedding-only clusters (default 3)",
-    )
-    add_bayes_options(parser)
-
-    data = parser.add_argument_group("comparisons, split and probes")
-    add_seed(data, "of the draw, the split, the probes and the fits (default 0)")
-    data.add_argument(
-        "--seeds", type=whole(1), default=1, metavar="N", help="run seeds S to S+N-1 (default 1)"
-    )
-    data.add_argument(
-        "--exclude-models",
-        action="append",
-        default=[],
-        metavar="A,B",
-        help="models to leave out; may be repeated",
-    )
-    data.add_argument(
-        "--per-query",
-        type=whole(1),
-        metavar="N",
-        help="comparisons drawn a query from the scores (default 7)",
-    )
-    data.add_argument(
-        "--test-size", type=number, metavar="SHARE", help="share of test queries (default 0.2)"
-    )
-    data.add_argument(
-        "--frozen",
-        type=Path,
-        metavar="FOLDER",
-        help="take comparisons, split and probes from FOLDER/seed_S.parquet, as in `evaluate`",
-    )
+    add_fit_options(parser)
     # a routing study takes its comparisons from scores, and one probe a query
-    parser.set_defaults(probes=None, source=None)
+    add_split_options(
+        parser,
+        drawing=("per_query", "test_size"),
+        drawn="the draw, the split, the probes and the fits",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Route, print the table, write the JSON."""
     from bayes_ecc.errors import InputError
-    from bayes_ecc.evaluation import EvaluationSettings
     from bayes_ecc.folders import load_bundle
     from bayes_ecc.routing_study import study_routing
 
-    seeds = range(args.seed, args.seed + args.seeds)
     if args.json is not None:
         check_writable(args.json, "--json")
-    if args.frozen is not None:
-        check_frozen(args, seeds)
+    check_frozen(args)
     bundle = load_bundle(args.bundle)
     if bundle.scores is None:
         raise InputError(
             f"{args.bundle} has no scores; routing is judged by the score of the model that a "
             "query was sent to."
         )
-    excluded = listed(args.exclude_models, lambda name: name in bundle.models)
-    drawing = {
-        name: default if getattr(args, name) is None else getattr(args, name)
-        for name, default in DRAWING.items()
-    }
-    drawing["source"] = "scores"
-    methods = read_methods(args.methods or ["embedding,comparisons,ecc,bayes"], bundle)
+    splits = Splits.read(args, bundle, source="scores")
+    methods = read_methods(args.methods, "embedding,comparisons,ecc,bayes", bundle)
     undecided: Undecided = args.undecided or ("test" if args.frozen is not None else "share")
     result = study_routing(
         bundle,
-        make_splits(bundle, args.frozen, seeds, excluded, drawing),
+        splits.of(bundle),
         methods,
-        EvaluationSettings(
-            n_clusters=args.clusters,
-            embedding_weight=args.embedding_weight,
-            embedding_only_weight=args.embedding_only_weight,
-            temperature=args.temperature,
-            ridge=args.ridge,
-            concentration=args.concentration,
-            evidence_power=args.evidence_power,
-            probe_power=args.probe_power,
-            starts=args.starts,
-            chains=args.chains,
-            draws=args.draws,
-        ),
+        fit_settings(args),
         protocol=args.protocol,
         undecided=undecided,
         price=args.price,
         n_resamples=args.resamples,
-        details={
-            "methods": methods,
-            "seeds": list(seeds),
-            "exclude_models": excluded,
-            "frozen": None if args.frozen is None else str(args.frozen),
-            **(dict.fromkeys(drawing) if args.frozen is not None else drawing),
-        },
+        details={"methods": methods, **splits.details()},
         progress=None,
     )
     if args.json is not None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bayes_ecc.cli.evaluate import add_bayes_options, read_methods
 from bayes_ecc.cli.options import add_seed, listed, number, number_or_auto, whole
 from bayes_ecc.cli.output import (
     Column,
@@ -18,6 +17,7 @@ from bayes_ecc.cli.output import (
     paragraph,
     terminal_width,
 )
+from bayes_ecc.cli.protocol import add_bayes_options, read_methods
 from bayes_ecc.errors import InputError
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the studies, write their tables, print what they say."""
     from bayes_ecc.folders import load_bundle
-    from bayes_ecc.studies import run_study, summarize_study
+    from bayes_ecc.studies import judge_agreement, run_study, summarize_study
 
     studies = chosen_studies(args)
     bundle = load_bundle(args.bundle)
@@ -163,18 +163,20 @@ def run(args: argparse.Namespace) -> int:
     folder = args.folder
     if folder is None:
         folder = Path("study-" + re.sub(r"[^\w.-]+", "-", bundle.name))
+    seeds = range(args.seed, args.seed + args.seeds)
+    excluded = listed(args.exclude_models, lambda name: name in bundle.models)
     complain(f"note: finished cells and tables are kept in {folder}.")
     table = run_study(
         studies,
         bundle,
-        methods=read_methods(args.methods or ["embedding,comparisons,ecc"], bundle),
-        seeds=range(args.seed, args.seed + args.seeds),
+        methods=read_methods(args.methods, "embedding,comparisons,ecc", bundle),
+        seeds=seeds,
         base=_base(args),
         label=args.label,
         encoders=encoders,
         judges=judges,
         source=args.source,
-        exclude_models=listed(args.exclude_models, lambda name: name in bundle.models),
+        exclude_models=excluded,
         folder=folder,
         n_jobs=args.jobs,
         progress=None,
@@ -189,6 +191,22 @@ def run(args: argparse.Namespace) -> int:
         "gain": "percentage of the global ranking's loss on held-out comparisons that the method "
         "saves; mean over seeds, with their standard deviation",
     }
+    if any(study.name == "judges" for study in studies):
+        agreement = judge_agreement(
+            bundle,
+            judges,
+            seeds=seeds,
+            base=_base(args),
+            source=args.source,
+            exclude_models=excluded,
+        )
+        _write_table(agreement, folder / "judge_agreement.csv")
+        parts.append(agreement_report(agreement, width))
+        meanings |= {
+            "differs": "what two fits of ecc differ in: their start; start and drawn pairs; judge",
+            "ari, nmi": "agreement of their clusters: adjusted Rand index, mutual information",
+            "tau": "Kendall's tau between global rankings (overall), between a query's (query)",
+        }
     print("\n\n".join([*parts, definitions(meanings, width)]))
     return 0
 
@@ -320,6 +338,16 @@ def report(study: Study, summary: pd.DataFrame, signal: str, width: int) -> str:
         for name in dict.fromkeys(rows[across])
     ]
     return f"{heading}\n{format_table(columns, width)}"
+
+
+def agreement_report(agreement: pd.DataFrame, width: int) -> str:
+    """Write how far judges agree, beside how far each agrees with itself."""
+    keys = ["judge", "other", "differs"]
+    figures = ["ari", "nmi", "tau_overall", "tau_query"]
+    means = agreement.groupby(keys, sort=False)[figures].mean().reset_index()
+    columns = [Column(name, means[name].tolist()) for name in keys]
+    columns += [Column(name, [f"{value:.2f}" for value in means[name]]) for name in figures]
+    return f"Agreement of judges:\n{format_table(columns, width)}"
 
 
 def _keys(rows: pd.DataFrame, keys: list[str]) -> Iterator[tuple[str, list[Any]]]:
