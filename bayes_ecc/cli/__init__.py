@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
-from bayes_ecc.cli import audit, convert, demo, evaluate, fit, rank, report, route, study
+from bayes_ecc.cli import audit, convert, demo, evaluate, fit, onboard, rank, report, route, study
 from bayes_ecc.cli.output import complain, short_warnings
 from bayes_ecc.errors import BayesEccError
 
-COMMANDS = (demo, convert, audit, evaluate, study, fit, rank, report, route)
+COMMANDS = (demo, convert, audit, evaluate, study, fit, rank, report, route, onboard)
 """The commands, in the order of `bayes-ecc --help`."""
 
 REFUSED = 2

@@ -1,0 +1,72 @@
+"""`bayes-ecc onboard`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bayes_ecc import save_bundle, simulate
+from bayes_ecc.cli import main
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "small"
+    save_bundle(simulate(n_queries=250, n_models=5, n_clusters=3, rng=0).bundle(), folder)
+    return folder
+
+
+def test_it_prints_a_table_and_writes_json(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "result.json"
+    code = main(
+        ["onboard", str(bundle), "--methods", "ecc", "--clusters", "3", "--embedding-weight", "1",
+         "--budgets", "5,10", "--newcomers", "llm_0,llm_2", "--rules", "design,published",
+         "--batch", "5", "--json", str(target)]
+    )  # fmt: skip
+    shown = capsys.readouterr().out
+    assert code == 0
+    assert "2 of 5 models new in turn" in shown
+    assert "As good as published with 10" in shown
+    assert len([line for line in shown.splitlines() if line.startswith("design")]) == 2
+    result = json.loads(target.read_text())
+    assert list(result["curves"]["ecc"]) == ["design", "published"]
+    assert result["protocol"]["budgets"] == [5, 10]
+    assert len(result["runs"]) == 8
+
+
+def test_one_rule_alone_has_nothing_to_be_held_against(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(
+        ["onboard", str(bundle), "--methods", "ecc", "--clusters", "2", "--budgets", "5",
+         "--newcomers", "llm_0", "--rules", "random", "--protocol", "honest"]
+    )  # fmt: skip
+    shown = capsys.readouterr().out
+    assert code == 0
+    assert "As good as" not in shown
+    assert "honest protocol" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--methods", "global"], "no clusters"),
+        (["--budgets", "20,10"], "ascending"),
+        (["--budgets", "ten"], "whole number"),
+        (["--newcomers", "gpt"], "gpt"),
+        (["--rules", "best"], "rules='best'"),
+        (["--level", "2"], "prob"),
+    ],
+)
+def test_it_refuses_in_one_line(
+    bundle: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = ["--clusters", "2"] + ([] if "--budgets" in options else ["--budgets", "5"])
+    method = [] if "--methods" in options else ["--methods", "ecc"]
+    assert main(["onboard", str(bundle), *few, *method, *options]) == 2
+    told = capsys.readouterr().err.strip().splitlines()
+    assert message in told[-1]
