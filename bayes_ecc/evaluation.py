@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
 from arviz_base import rcParams
@@ -25,6 +25,7 @@ from bayes_ecc.bradley_terry import BradleyTerry
 from bayes_ecc.bundle import Bundle
 from bayes_ecc.ecc import ECC
 from bayes_ecc.errors import InputError
+from bayes_ecc.intervals import Interval, choose_interval
 from bayes_ecc.metrics import (
     bt_loss,
     expected_calibration_error,
@@ -388,7 +389,12 @@ def evaluate(
 
 
 def judge(
-    probability: FloatArray, baseline: FloatArray, split: Split, *, n_resamples: int = 2000
+    probability: FloatArray,
+    baseline: FloatArray,
+    split: Split,
+    *,
+    interval: Interval | None = None,
+    n_resamples: int = 2000,
 ) -> dict[str, float]:
     """Judge predictions of a split's scored comparisons.
 
@@ -398,6 +404,8 @@ def judge(
         P(second beats first) by the method and by the global model.
     split : Split
         What happened; its seed decides the bootstrap.
+    interval : Interval, optional
+        Probability and kind of the gain's interval; ArviZ's current settings by default.
     n_resamples : int
         Of the bootstrap.
 
@@ -418,13 +426,20 @@ def judge(
     >>> judge(baseline, baseline, split)["gain"]
     0.0
     """
-    interval = gain_interval(
-        probability, baseline, split.scored, n_resamples=n_resamples, rng=split.seed
+    chosen = interval or choose_interval(None, None)
+    found = gain_interval(
+        probability,
+        baseline,
+        split.scored,
+        prob=chosen.prob,
+        kind=cast("Literal['eti', 'hdi']", chosen.kind),
+        n_resamples=n_resamples,
+        rng=split.seed,
     )
     return {
         "gain": ranking_quality_gain(probability, baseline, split.scored),
-        "low": interval.low,
-        "high": interval.high,
+        "low": found.low,
+        "high": found.high,
         "gain_per_query": ranking_quality_gain(
             probability, baseline, split.scored, average="query"
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +136,9 @@ def test_labels_encoders_and_judges(
     assert main(["study", "encoders,judges", scored, *quick, *extra]) == 0
     out = capsys.readouterr().out
     assert "random" in out
+    assert re.search(r"^bundle +strict +judge +\d\.\d\d", out, re.MULTILINE)
+    agreement = pd.read_csv(elsewhere / "study-scored" / "judge_agreement.csv")
+    assert agreement["differs"].tolist() == ["start", "draw", "start", "draw", "judge"]
     judges = pd.read_csv(elsewhere / "study-scored" / "judges.csv")
     assert set(zip(judges["judge"], judges["tested_by"], strict=True)) == {
         (a, b) for a in ("bundle", "strict") for b in ("bundle", "strict")

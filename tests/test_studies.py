@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import arviz_base
 import joblib
 import numpy as np
 import pandas as pd
@@ -535,6 +536,31 @@ def test_other_data_and_other_versions_are_not_mixed_in(
     assert len(fits) == 4
 
 
+def test_another_kind_of_interval_is_another_result(
+    bundle: Bundle, tmp_path: Path, fits: list[str]
+) -> None:
+    settings: dict[str, Any] = {"methods": ["ecc"], "seeds": 1, "base": SMALL, "folder": tmp_path}
+    wide = run_study("main", bundle, **settings)
+    with (
+        arviz_base.rc_context({"stats.ci_prob": 0.3}),
+        pytest.warns(DataWarning, match="another kind of interval"),
+    ):
+        narrow = run_study("main", bundle, **settings)
+    assert (narrow["gain_low"] > wide["gain_low"]).all()
+    assert (narrow["gain"] == wide["gain"]).all()
+    assert len(fits) == 2
+
+
+def test_progress_counts_cells_and_starts_at_the_finished(
+    bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings: dict[str, Any] = {"methods": ["global"], "seeds": 1, "folder": tmp_path}
+    run_study("main", bundle, **settings)
+    assert capsys.readouterr().err == ""
+    run_study("probes", bundle, **settings, progress=True)
+    assert "1/6" in capsys.readouterr().err
+
+
 def test_texts_and_labels_that_nothing_reads_are_no_other_data(bundle: Bundle) -> None:
     renamed = replace(bundle, queries=bundle.queries.assign(task="x", text="y"))
     cells = [Cell("ecc"), Cell("labels:task"), Cell("ecc", label="task", tested=("task 1",))]
@@ -616,8 +642,9 @@ def test_a_killed_study_goes_on_where_it_stopped(tmp_path: Path, fits: list[str]
 
 def test_processes_give_the_same_table(bundle: Bundle, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"methods": ["global", "ecc"], "seeds": 2, "base": SMALL}
-    serial = run_study("probes", bundle, **settings)
-    parallel = run_study("probes", bundle, **settings, folder=tmp_path, n_jobs=2)
+    with arviz_base.rc_context({"stats.ci_prob": 0.5}):  # which other processes do not know
+        serial = run_study("probes", bundle, **settings)
+        parallel = run_study("probes", bundle, **settings, folder=tmp_path, n_jobs=2)
     pd.testing.assert_frame_equal(without_time(serial), without_time(parallel))
     assert len(list(tmp_path.glob("*.json"))) == 2 * 2 * 6
 

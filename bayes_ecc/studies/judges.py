@@ -21,7 +21,7 @@ from bayes_ecc.evaluation import fit_method
 from bayes_ecc.splits import Split
 from bayes_ecc.structure.agreement import partition_agreement
 from bayes_ecc.studies.cells import BUNDLE, Cell
-from bayes_ecc.studies.data import StudyData
+from bayes_ecc.studies.data import Source, StudyData
 from bayes_ecc.studies.run import base_cell
 from bayes_ecc.studies.sides import draw_training, make_split
 
@@ -46,6 +46,7 @@ def judge_agreement(
     method: str = "ecc",
     seeds: int | Iterable[int] = 3,
     base: Mapping[str, Any] | None = None,
+    source: Source | None = None,
     exclude_models: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Measure how far fits to different judges agree, beside how far fits to the same one do.
@@ -65,8 +66,8 @@ def judge_agreement(
         How many, from 0, or which.
     base : mapping, optional
         Settings of `Cell` to change, as in `run_study`.
-    exclude_models : sequence of str
-        Models to leave out.
+    source, exclude_models
+        As in `run_study`.
 
     Returns
     -------
@@ -99,7 +100,7 @@ def judge_agreement(
     >>> table["differs"].tolist(), float(table["ari"].iloc[-1])
     (['start', 'draw', 'start', 'draw', 'judge'], 1.0)
     """
-    data = StudyData.of(bundle, judges=judges, exclude_models=exclude_models)
+    data = StudyData.of(bundle, judges=judges, source=source, exclude_models=exclude_models)
     if len(data.judges) < 2:
         raise InputError("Agreement takes two judges; give a further score table in judges.")
     start = replace(base_cell(data.bundle, base), method=method)

@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 from bayes_ecc.bundle import Bundle
 from bayes_ecc.errors import DataWarning, InputError
 from bayes_ecc.evaluation import check_method
+from bayes_ecc.intervals import Interval, choose_interval
 from bayes_ecc.splits import SIGNALS
 from bayes_ecc.studies.cells import SETTINGS, Cell, grid_cells
 from bayes_ecc.studies.data import Source, StudyData
@@ -219,8 +220,9 @@ def run_cells(
         if key not in finished:
             groups.setdefault(identity_key(cell.training()), {})[key] = cell
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+    interval = choose_interval(None, None)  # of this process: workers have settings of their own
     tasks = (
-        joblib.delayed(_task)(data, group, {key: wanted[key] for key in group}, store)
+        joblib.delayed(_task)(data, group, {key: wanted[key] for key in group}, store, interval)
         for group in groups.values()
     )
     with tqdm(
@@ -242,6 +244,7 @@ def _task(
     group: dict[str, Cell],
     identities: dict[str, dict[str, Any]],
     store: Store | None,
+    interval: Interval,
 ) -> dict[str, Result]:
     """Run cells that share a fit, and keep each as soon as it is finished."""
     key_of = {cell: key for key, cell in group.items()}
@@ -250,7 +253,7 @@ def _task(
         if store is not None:
             store.write(key_of[cell], identities[key_of[cell]], result)
 
-    return dict(zip(group, run_group(data, list(group.values()), keep), strict=True))
+    return dict(zip(group, run_group(data, list(group.values()), keep, interval), strict=True))
 
 
 def _warn_of_strangers(store: Store, wanted: dict[str, dict[str, Any]]) -> None:

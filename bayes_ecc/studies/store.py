@@ -12,6 +12,7 @@ from typing import Any
 
 from bayes_ecc.errors import InputError
 from bayes_ecc.evaluation import library_versions
+from bayes_ecc.intervals import choose_interval
 from bayes_ecc.studies.cells import Cell
 from bayes_ecc.studies.data import StudyData
 from bayes_ecc.studies.work import Result
@@ -32,7 +33,8 @@ def cell_identity(data: StudyData, cell: Cell) -> dict[str, Any]:
     -------
     dict
         `fit` and `reading`: the settings that matter to the cell's method; `data`: a fingerprint
-        of the tables and embeddings that it reads; `versions` of the library and those beneath.
+        of the tables and embeddings that it reads; `interval`: the kind that ArviZ is set to;
+        `versions` of the library and those beneath.
 
     Examples
     --------
@@ -51,6 +53,7 @@ def cell_identity(data: StudyData, cell: Cell) -> dict[str, Any]:
         "fit": cell.training(),
         "reading": cell.reading(),
         "data": data.fingerprint(cell),
+        "interval": list(choose_interval(None, None)),
         "versions": versions,
     }
 
@@ -159,6 +162,8 @@ class Store:
                     continue
                 if identity["data"] != ours["data"]:
                     reasons["other data"] = None
+                if identity["interval"] != ours["interval"]:
+                    reasons["another kind of interval"] = None
                 for name, version in ours["versions"].items():
                     theirs = identity["versions"].get(name)
                     if theirs != version:

@@ -17,6 +17,7 @@ from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import ConvergenceWarning, DataWarning, InputError
 from bayes_ecc.evaluation import Fitted, fit_method, judge
 from bayes_ecc.inference import predict_win_probability
+from bayes_ecc.intervals import Interval
 from bayes_ecc.splits import SIGNALS, Signal, Split
 from bayes_ecc.studies.cells import Cell
 from bayes_ecc.studies.data import StudyData
@@ -68,6 +69,7 @@ def run_group(
     data: StudyData,
     cells: Sequence[Cell],
     keep: Callable[[Cell, Result], None] | None = None,
+    interval: Interval | None = None,
 ) -> list[Result]:
     """Fit once and read the fit for every cell.
 
@@ -78,6 +80,8 @@ def run_group(
         Alike in what decides a fit.
     keep : callable, optional
         Given each cell and its result as soon as it is there.
+    interval : Interval, optional
+        Probability and kind of the gains' intervals; ArviZ's current settings by default.
 
     Returns
     -------
@@ -95,14 +99,14 @@ def run_group(
     [120, 100]
     """
     results = []
-    for cell, result in zip(cells, _results(data, cells), strict=True):
+    for cell, result in zip(cells, _results(data, cells, interval), strict=True):
         if keep is not None:
             keep(cell, result)
         results.append(result)
     return results
 
 
-def _results(data: StudyData, cells: Sequence[Cell]) -> Iterator[Result]:
+def _results(data: StudyData, cells: Sequence[Cell], interval: Interval | None) -> Iterator[Result]:
     said: list[str] = []
     try:
         with _COLLECTOR.into(said):
@@ -114,7 +118,7 @@ def _results(data: StudyData, cells: Sequence[Cell]) -> Iterator[Result]:
         of_cell = list(said)
         try:
             with _COLLECTOR.into(of_cell):
-                yield fit.read(data, cell, of_cell)
+                yield fit.read(data, cell, of_cell, interval)
         except InputError as error:
             yield _refused(str(error))
 
@@ -135,7 +139,9 @@ class _Fit:
     def split(self, data: StudyData, cell: Cell, test: tuple[Comparisons, Comparisons]) -> Split:
         return make_split(data, cell, self.train, test)
 
-    def read(self, data: StudyData, cell: Cell, said: list[str]) -> Result:
+    def read(
+        self, data: StudyData, cell: Cell, said: list[str], interval: Interval | None
+    ) -> Result:
         """Predict and judge one cell's test side."""
         key = pool_key(cell)
         if key not in self.pools:
@@ -149,7 +155,7 @@ class _Fit:
         baseline = self.baseline.predict_win_probability(split.scored)
         figures: dict[str, dict[str, float]] = {}
         for signal, probability in predicted.items():
-            found = judge(probability, baseline, split, n_resamples=_RESAMPLES)
+            found = judge(probability, baseline, split, interval=interval, n_resamples=_RESAMPLES)
             found["gain_low"], found["gain_high"] = found.pop("low"), found.pop("high")
             found["loss_global"] = found["loss"] / (1 - found["gain"] / 100)
             figures[signal] = {name: float(found[name]) for name in FIGURES}
