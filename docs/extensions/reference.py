@@ -56,7 +56,7 @@ PAGES: dict[str, tuple[str, ...]] = {
         "stacking",
         "alignment",
     ),
-    "Measuring": ("metrics", "splits", "evaluation", "em_posterior"),
+    "Measuring": ("metrics", "calibration", "three_way", "splits", "evaluation", "em_posterior"),
     "Routing and probing": (
         "quality",
         "score_model",
