@@ -64,6 +64,10 @@ def test_a_study_prints_gains_and_keeps_its_table(
         shown = lines[heading + n_probes].split()
         assert shown[0] == str(n_probes)
         assert shown[-2:] == [f"{rows.mean():.1f}", f"±{rows.std():.1f}"]
+    mean = both.groupby(["method", "n_probes"])["gain"].mean()
+    best = {method: mean[method].idxmax() for method in ("embedding", "comparisons", "ecc")}
+    said = ", ".join(f"{method} at {n_probes}" for method, n_probes in best.items())
+    assert f"Highest: {said}." in lines
     assert "MAIN: " in out
     assert max(map(len, lines)) <= 100
 

@@ -319,7 +319,7 @@ def _write_table(table: pd.DataFrame, path: Path) -> None:
 
 def report(study: Study, summary: pd.DataFrame, signal: str, width: int) -> str:
     """Write what a study found for a reader at a terminal: gains by what varies and by method."""
-    from bayes_ecc.studies import SETTINGS
+    from bayes_ecc.studies import SETTINGS, best_of
 
     heading = paragraph(f"{study.name.upper()}: {study.question}", width)
     if study.varies == "method":
@@ -337,7 +337,12 @@ def report(study: Study, summary: pd.DataFrame, signal: str, width: int) -> str:
         Column(str(name), [_gain(index, (*line, name)) for line in lines])
         for name in dict.fromkeys(rows[across])
     ]
-    return f"{heading}\n{format_table(columns, width)}"
+    parts = [heading, format_table(columns, width)]
+    if len(keys) == 1 and across == "method":
+        best = best_of(rows, keys[0]).items()
+        found = ", ".join(f"{method} at {_shown(value)}" for method, value in best)
+        parts.append(paragraph(f"Highest: {found}.", width))
+    return "\n".join(parts)
 
 
 def agreement_report(agreement: pd.DataFrame, width: int) -> str:
