@@ -17,8 +17,8 @@ from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.draws import read_draws
 from bayes_ecc.errors import InputError
 from bayes_ecc.inference import iterate_responsibilities, read_signals
-from bayes_ecc.newcomer import Prior, exchangeable_prior, joined, pool_prior
-from bayes_ecc.posterior import Atoms, make_posterior, training_data
+from bayes_ecc.newcomer import Prior, Tried, exchangeable_prior, joined, pool_prior
+from bayes_ecc.posterior import Atoms, identifiers, make_posterior, training_data
 
 type FloatArray = NDArray[np.floating[Any]]
 
@@ -155,7 +155,9 @@ def make_prior(fit: OldFit, kind: str) -> Prior:
     return exchangeable_prior(fit.atoms.strengths, spread, _LEVEL_SD)
 
 
-def with_newcomer(fit: OldFit, name: str, newcomer: FloatArray, asked: xr.Dataset) -> xr.DataTree:
+def with_newcomer(
+    fit: OldFit, name: str, newcomer: FloatArray, queries: pd.Index, asked: Tried
+) -> xr.DataTree:
     """Put a newcomer's strengths (n_atoms, n_replicates, n_clusters) into the container."""
     found, source, n_chains = fit.atoms, fit.source, fit.n_chains
     n_replicates = newcomer.shape[1]
@@ -175,7 +177,14 @@ def with_newcomer(fit: OldFit, name: str, newcomer: FloatArray, asked: xr.Datase
                 )
             }
         ),
-        "newcomer": asked,
+        "newcomer": xr.Dataset(
+            {
+                "asked_query": ("asked", identifiers(queries[asked.query])),
+                "opponent": ("asked", found.models[asked.opponent].to_numpy(dtype=object)),
+                "won": ("asked", asked.outcome),
+                "asked_weight": ("asked", asked.weight),
+            }
+        ),
     }
     constant = source.children["constant_data"].to_dataset(inherit=False)
     if "observed_data" in source.children:

@@ -325,11 +325,6 @@ class Onboarding:
             `rank` (expected; 1 is best), `rank_lower` and `rank_upper`, `win_probability` (mean),
             and `rank_probability` (place): that of each place among old models and newcomer.
 
-        Raises
-        ------
-        InputError
-            If a setting is out of range.
-
         Examples
         --------
         See `Onboarding`.
@@ -489,18 +484,7 @@ class Onboarding:
         >>> predict_ranking(tree, embeddings=data.embeddings[:1])["llm"].values[-1]
         'llm_4'
         """
-        return with_newcomer(self._fit, self.newcomer, self.strengths, self._asked_dataset())
-
-    def _asked_dataset(self) -> xr.Dataset:
-        asked = self.asked
-        return xr.Dataset(
-            {
-                "asked_query": ("asked", identifiers(self.queries[asked.query])),
-                "opponent": ("asked", self.models[asked.opponent].to_numpy(dtype=object)),
-                "won": ("asked", asked.outcome),
-                "asked_weight": ("asked", asked.weight),
-            }
-        )
+        return with_newcomer(self._fit, self.newcomer, self.strengths, self.queries, self.asked)
 
 
 def step_of(ground: Ground, strengths: FloatArray, asked: int) -> Step:

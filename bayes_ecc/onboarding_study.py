@@ -18,10 +18,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
@@ -35,57 +34,27 @@ from bayes_ecc.evaluation import EvaluationSettings, check_method, fit_method
 from bayes_ecc.metrics import bt_loss
 from bayes_ecc.newcomer import win_chances
 from bayes_ecc.onboarding import PRIORS, NewcomerPrior, onboard, start_onboarding
-from bayes_ecc.onboarding_fit import read_old_fit, responsibilities_of
 from bayes_ecc.onboarding_state import CONSIDERED, Onboarding
 from bayes_ecc.onboarding_tasks import (
     PROTOCOLS,
     NewcomerTask,
     OnboardingProtocol,
+    Readings,
+    full_rank,
     leave_out,
+    read_tests,
     score_rank,
     sides,
 )
-from bayes_ecc.posterior import thin
 from bayes_ecc.splits import Split
 
 type FloatArray = NDArray[np.floating[Any]]
 
 BUDGETS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 SIGNALS = ("embedding", "embedding+probe")
-_FULL_ATOMS = 4  # with thousands of comparisons there is little left to average over
 
 
 # -------------------------------------------------------------------- one newcomer
-
-
-class Readings(NamedTuple):
-    """What a fit reads of the newcomer's test queries, without the newcomer.
-
-    Attributes
-    ----------
-    strengths : ndarray, shape (n_atoms, n_clusters, n_models)
-    share : ndarray, shape (n_atoms,)
-    responsibilities : dict of str to ndarray, shape (n_atoms, n_queries, n_clusters)
-        By signal.
-    """
-
-    strengths: FloatArray
-    share: FloatArray
-    responsibilities: dict[str, FloatArray]
-
-
-def read_tests(task: NewcomerTask, posterior: xr.DataTree) -> Readings:
-    """Read the test queries by their embeddings, and with probes among the old models."""
-    few = read_old_fit(posterior).atoms
-    embeddings = task.old.test_embeddings
-    return Readings(
-        few.strengths,
-        few.share,
-        {
-            "embedding": responsibilities_of(few, embeddings, None, None)[1],
-            "embedding+probe": responsibilities_of(few, embeddings, task.old.probes, None)[1],
-        },
-    )
 
 
 def run_newcomer(
@@ -127,7 +96,8 @@ def run_newcomer(
     Examples
     --------
     >>> from bayes_ecc import ECC, simulate, start_onboarding
-    >>> from bayes_ecc.onboarding_study import leave_out, read_tests, run_newcomer
+    >>> from bayes_ecc.onboarding_study import run_newcomer
+    >>> from bayes_ecc.onboarding_tasks import leave_out, read_tests
     >>> from bayes_ecc.splits import draw_split
     >>> bundle = simulate(n_queries=200, n_models=5, rng=0).bundle()
     >>> task = leave_out(bundle, draw_split(bundle), "llm_2")
@@ -202,37 +172,6 @@ def _global_win(joining: Onboarding, task: NewcomerTask) -> FloatArray:
         # of few comparisons all may be won, or none be with a group of models
         warnings.simplefilter("ignore", DataWarning)
         return BradleyTerry(ridge=1.0).fit(together).predict_win_probability(task.test)
-
-
-def full_rank(task: NewcomerTask, posterior: xr.DataTree, *, prior: NewcomerPrior, rng: Any) -> int:
-    """Rank the newcomer by the same fit with all of its training comparisons.
-
-    The rank is that of its mean win probability against the pool over the training queries,
-    averaged over draws and rounded.
-
-    Examples
-    --------
-    >>> from bayes_ecc import ECC, simulate
-    >>> from bayes_ecc.onboarding_study import full_rank, leave_out
-    >>> from bayes_ecc.splits import draw_split
-    >>> bundle = simulate(n_queries=200, n_models=5, rng=0).bundle()
-    >>> task = leave_out(bundle, draw_split(bundle), "llm_2")
-    >>> fit = ECC(3, embedding_weight=1.0, rng=0).fit(task.old.train, task.old.train_embeddings)
-    >>> full_rank(task, fit.posterior_, prior="pool", rng=0) in range(1, 6)
-    True
-    """
-    sizes = posterior["posterior"].sizes
-    many = sizes.get("chain", 1) * sizes.get("draw", 1)
-    joining = start_onboarding(
-        thin(posterior, max(1, many // _FULL_ATOMS)),
-        task.newcomer,
-        embeddings=task.old.train_embeddings,
-        probes=task.known,
-        prior=prior,
-        draws=2 * _FULL_ATOMS,
-        rng=rng,
-    )
-    return round(float(joining.update(task.own, ties="ignore", sweeps=20).rank()["rank"]))
 
 
 # -------------------------------------------------------------------- the study

@@ -6,16 +6,23 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 from numpy.typing import NDArray
 
 from bayes_ecc.bundle import Bundle
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError
+from bayes_ecc.onboarding import NewcomerPrior, start_onboarding
+from bayes_ecc.onboarding_fit import read_old_fit, responsibilities_of
+from bayes_ecc.posterior import thin
+from bayes_ecc.random import RandomState
 from bayes_ecc.splits import Split
 
 type FloatArray = NDArray[np.floating[Any]]
 type BoolArray = NDArray[np.bool_]
 type OnboardingProtocol = Literal["published", "honest"]
+
+_FULL_ATOMS = 4  # with thousands of comparisons there is little left to average over
 
 PROTOCOLS: tuple[OnboardingProtocol, ...] = ("published", "honest")
 
@@ -142,3 +149,69 @@ def score_rank(bundle: Bundle, task: NewcomerTask) -> int | None:
     names = [name for name in task.old.train.models if name in bundle.scores.columns]
     means = bundle.scores.set_index("query_id").loc[task.old.train.queries].mean()
     return 1 + int((means[names] > means[task.newcomer]).sum())
+
+
+def full_rank(
+    task: NewcomerTask, posterior: xr.DataTree, *, prior: NewcomerPrior, rng: RandomState
+) -> int:
+    """Rank the newcomer by the same fit with all of its training comparisons.
+
+    The rank is that of its mean win probability against the pool over the training queries,
+    averaged over draws and rounded.
+
+    Examples
+    --------
+    >>> from bayes_ecc import ECC, simulate
+    >>> from bayes_ecc.onboarding_tasks import full_rank, leave_out
+    >>> from bayes_ecc.splits import draw_split
+    >>> bundle = simulate(n_queries=200, n_models=5, rng=0).bundle()
+    >>> task = leave_out(bundle, draw_split(bundle), "llm_2")
+    >>> fit = ECC(3, embedding_weight=1.0, rng=0).fit(task.old.train, task.old.train_embeddings)
+    >>> full_rank(task, fit.posterior_, prior="pool", rng=0) in range(1, 6)
+    True
+    """
+    sizes = posterior["posterior"].sizes
+    many = sizes.get("chain", 1) * sizes.get("draw", 1)
+    joining = start_onboarding(
+        thin(posterior, max(1, many // _FULL_ATOMS)),
+        task.newcomer,
+        embeddings=task.old.train_embeddings,
+        probes=task.known,
+        prior=prior,
+        draws=2 * _FULL_ATOMS,
+        rng=rng,
+    )
+    return round(float(joining.update(task.own, ties="ignore", sweeps=20).rank()["rank"]))
+
+
+# -------------------------------------------------------------------- what is tested
+
+
+class Readings(NamedTuple):
+    """What a fit reads of the newcomer's test queries, without the newcomer.
+
+    Attributes
+    ----------
+    strengths : ndarray, shape (n_atoms, n_clusters, n_models)
+    share : ndarray, shape (n_atoms,)
+    responsibilities : dict of str to ndarray, shape (n_atoms, n_queries, n_clusters)
+        By signal.
+    """
+
+    strengths: FloatArray
+    share: FloatArray
+    responsibilities: dict[str, FloatArray]
+
+
+def read_tests(task: NewcomerTask, posterior: xr.DataTree) -> Readings:
+    """Read the test queries by their embeddings, and with probes among the old models."""
+    few = read_old_fit(posterior).atoms
+    embeddings = task.old.test_embeddings
+    return Readings(
+        few.strengths,
+        few.share,
+        {
+            "embedding": responsibilities_of(few, embeddings, None, None)[1],
+            "embedding+probe": responsibilities_of(few, embeddings, task.old.probes, None)[1],
+        },
+    )
