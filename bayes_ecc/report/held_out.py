@@ -138,8 +138,12 @@ def evaluate_beside(
     )
 
 
-def evaluate_command(evaluation: Mapping[str, Any], bundle: str | None) -> str:
+def evaluate_command(
+    evaluation: Mapping[str, Any], bundle: str | None, file: str | None = None
+) -> str:
     """Give the command that makes an evaluation again, from what it tells of itself.
+
+    The data and the file to write are called BUNDLE and result.json where they are not known.
 
     Examples
     --------
@@ -147,7 +151,7 @@ def evaluate_command(evaluation: Mapping[str, Any], bundle: str | None) -> str:
     >>> protocol = {"n_clusters": 30, "ridge": "auto", "seeds": [0, 1], "frozen": None}
     >>> evaluate_command({"protocol": protocol, "methods": {"ecc": {}, "labels:my task": {}}}, None)
     "bayes-ecc evaluate BUNDLE --methods ecc --methods 'labels:my task' --clusters 30 --ridge auto
-     --seed 0 --seeds 2"
+     --seed 0 --seeds 2 --json result.json"
     """
     protocol = evaluation["protocol"]
     words = ["bayes-ecc", "evaluate", bundle or "BUNDLE"]
@@ -159,6 +163,7 @@ def evaluate_command(evaluation: Mapping[str, Any], bundle: str | None) -> str:
         words += ["--seed", str(seeds[0])]
         if len(seeds) > 1:
             words += ["--seeds", str(len(seeds))]
+    words += ["--json", file or "result.json"]
     return shlex.join(words)
 
 

@@ -33,6 +33,7 @@ def rerun_section(
     made_by: str | None,
     bundles: Sequence[str],
     evaluation: Evaluation | None,
+    judged_in: str | None,
 ) -> Section:
     """Tell how to make the fit and the report again, from what, with which versions."""
     settings = settings_of_fit(posterior)
@@ -40,7 +41,7 @@ def rerun_section(
     fingerprint = fingerprint_of(posterior)
     contents: list[Content] = [
         tag("h3", "Commands"),
-        _commands(posterior, settings, fit, made_by, bundles, evaluation),
+        _commands(posterior, settings, fit, made_by, bundles, evaluation, judged_in),
         tag("h3", "What it was made from"),
         terms(
             {
@@ -126,6 +127,7 @@ def _commands(
     made_by: str | None,
     bundles: Sequence[str],
     evaluation: Evaluation | None,
+    judged_in: str | None,
 ) -> Markup:
     file = fit or "fit.nc"
     made, exact = fit_command(posterior, file, bundles[0] if bundles else None)
@@ -133,8 +135,9 @@ def _commands(
     if bundles:
         report += ["--bundle", *bundles]
     lines = [made] if made else []
-    if evaluation is not None:
-        lines.append(evaluate_command(evaluation, bundles[0] if bundles else None))
+    if evaluation is not None and "--evaluate" not in (made_by or "").split():
+        lines.append(evaluate_command(evaluation, bundles[0] if bundles else None, judged_in))
+        report += ["--evaluation", judged_in or "result.json"]
     lines.append(made_by or shlex.join(report))
     if exact:
         note = "The first command is the one that made the fit."
@@ -148,7 +151,7 @@ def _commands(
         note = "The fit keeps no command; its settings are below."
     if made and not exact and not isinstance(settings.get("rng"), int):
         note += " Its seed was not kept."
-    return tag("div", command("\n".join(lines)), paragraph(note))
+    return tag("div", [command(line) for line in lines], paragraph(note))
 
 
 def _seed(settings: Mapping[str, Any], exact: bool) -> str:

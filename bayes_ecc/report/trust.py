@@ -45,6 +45,13 @@ def verdict(reading: Reading, diagnosis: Diagnosis | None) -> tuple[str, str]:
         if converged is False:
             return "warn", "point estimate that stopped before it converged"
         return "note", "point estimate: nothing to check by draws"
+    if reading.posterior.attrs.get("approximate"):
+        kind, words = _graded(diagnosis)
+        return ("warn" if kind == "ok" else kind), f"an approximation; {words}"
+    return _graded(diagnosis)
+
+
+def _graded(diagnosis: Diagnosis | None) -> tuple[str, str]:
     if diagnosis is None:
         return "warn", "not checked"
     if diagnosis.failed:

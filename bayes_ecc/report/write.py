@@ -149,6 +149,7 @@ def render_report(
     check_count("typical", typical, least=0)
     posterior, file = _posterior(fit)
     judged = None if evaluation is None else read_evaluation(evaluation)
+    judged_in = str(evaluation) if isinstance(evaluation, str | os.PathLike) else None
     sources = [bundles] if isinstance(bundles, Bundle | str | os.PathLike) else list(bundles)
     loaded = [one if isinstance(one, Bundle) else load_bundle(one) for one in sources]
     reading = read_fit(posterior)
@@ -171,7 +172,7 @@ def render_report(
             clusters_section(reading, queries, cluster_figures(reading) if figures else []),
             methods_section(judged),
             trust_section(reading, diagnosis),
-            rerun_section(posterior, file, command, shown, judged),
+            rerun_section(posterior, file, command, shown, judged, judged_in),
         ],
         datetime.now(UTC),
         version,
@@ -213,15 +214,16 @@ def _queries(facts: list[BundleFacts], reading: Reading, typical: int) -> Querie
 
 def _subtitle(reading: Reading, posterior: xr.DataTree, file: str | None) -> Content:
     n_clusters = reading.responsibilities.shape[1]
-    sampled = (
-        "a point estimate"
-        if reading.point
-        else f"{posterior['posterior'].sizes.get('chain', 1)} chains of "
-        f"{posterior['posterior'].sizes.get('draw', 1)} draws"
-    )
+    sizes = posterior["posterior"].sizes
+    sampled = f"{plural(sizes.get('chain', 1), 'chain')} of {plural(sizes.get('draw', 1), 'draw')}"
+    if reading.point:
+        sampled = "a point estimate"
     return join(
         f"{posterior.attrs.get('estimator', 'A fit')} with {plural(n_clusters, 'cluster')}, ",
         sampled,
+        f", an approximation by {posterior.attrs.get('sampler', 'another sampler')}"
+        if posterior.attrs.get("approximate")
+        else None,
         join(", from ", tag("code", Path(file).name)) if file else None,
     )
 

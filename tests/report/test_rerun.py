@@ -32,7 +32,7 @@ def test_command_of_the_evaluation_asks_for_the_same(evaluation: dict[str, Any])
     protocol = evaluation["protocol"]
     assert str(args.bundle) == "data/some folder"
     assert args.methods == list(evaluation["methods"])
-    assert (args.seed, args.seeds) == (0, 2)
+    assert (args.seed, args.seeds, str(args.json)) == (0, 2, "result.json")
     assert args.clusters == protocol["n_clusters"]
     for name in ("embedding_weight", "temperature", "ridge", "concentration", "probe_power"):
         assert getattr(args, name) == protocol[name]

@@ -108,6 +108,15 @@ def test_fit_without_diagnosis_says_how_to_add_one(
     assert "not checked" in text
 
 
+def test_approximations_are_said_to_be(bayes: BayesianECC, read_page: PageReader) -> None:
+    posterior = bayes.posterior_.copy()
+    posterior.attrs.update(sampler="advi", approximate=1)  # as a fit by ADVI has it
+    text = read_page(render_report(posterior, figures=False)).text
+    assert "2 chains of 60 draws, an approximation by advi" in text
+    assert "an approximation; " in text
+    assert "approximation" not in read_page(render_report(bayes, figures=False)).text.split(".")[0]
+
+
 def test_one_cluster_and_no_embeddings(data: Simulation, read_page: PageReader) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -184,7 +193,9 @@ def test_evaluation_is_read_from_its_file(
         render_report(em, evaluation=given, figures=False, title="t")
         for given in (path, str(path), evaluation)
     ]
-    bodies = {re.sub(r"on \d{4}-\d\d-\d\d \d\d:\d\d UTC", "", text) for text in texts}
+    assert all(f"--evaluation {path}" in text for text in texts[:2])
+    made = r"on \d{4}-\d\d-\d\d \d\d:\d\d UTC"
+    bodies = {re.sub(made, "", text).replace(str(path), "result.json") for text in texts}
     assert len(bodies) == 1
 
 
