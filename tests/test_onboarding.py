@@ -555,3 +555,39 @@ def test_refusals_say_what_is_wrong(fit: ECC) -> None:
         begin(fit, prior="own")
     with pytest.raises(InputError, match="draws=1"):
         begin(fit, draws=1)
+
+
+# -------------------------------------------------------------------- less usual fits
+
+
+def test_a_fit_without_embeddings_takes_newcomers_too(data: Any) -> None:
+    old = data.comparisons.drop_models(["llm_5"])
+    fit = ECC(n_clusters=2, max_iter=500, rng=0).fit(old)
+    joining = start_onboarding(fit.posterior_, "llm_5", draws=50, rng=0)
+    joining = joining.update(own_rows(data.comparisons, "llm_5"))
+    low, high = (int(joining.rank()[name]) for name in ("rank_lower", "rank_upper"))
+    share = np.bincount(data.labels, minlength=3) / len(data.labels)
+    truth = share @ mean_win_probability(data.strengths)
+    assert low <= 1 + int((truth > truth[5]).sum()) <= high
+    assert joining.posterior()["posterior"].sizes["llm"] == 6
+
+
+def test_a_single_chain_will_do() -> None:
+    tree = sampled().isel(chain=[2])
+    embeddings = np.random.default_rng(0).normal(size=(5, 4))
+    whole = start_onboarding(tree, "new", embeddings=embeddings, prior="fit", rng=0)
+    tau = tree["posterior"]["tau"].values.ravel()
+    np.testing.assert_allclose(whole._prior.covariance[:, 0, 0], tau**2 + 1.0)
+    assert whole.posterior()["posterior"].sizes["chain"] == 1
+
+
+def test_one_newcomer_may_follow_another(data: Any) -> None:
+    old = data.comparisons.drop_models(["llm_4", "llm_5"])
+    fit = ECC(n_clusters=3, **SETTINGS).fit(old, data.embeddings)
+    first = start_onboarding(fit.posterior_, "llm_5", draws=60, rng=0)
+    first = first.update(own_rows(data.comparisons.drop_models(["llm_4"]), "llm_5"))
+    second = start_onboarding(first.posterior(), "llm_4", draws=120, rng=0)
+    assert second.models.tolist() == ["llm_0", "llm_1", "llm_2", "llm_3", "llm_5"]
+    second = second.update(second.propose(10).assign(winner="model_a"))
+    assert second.posterior()["posterior"].sizes["llm"] == 6
+    assert float(second.rank()["win_probability"]) > 0.5
