@@ -6,6 +6,7 @@ from .baselines import LabelBradleyTerry
 from .bayesian import BayesianECC
 from .bradley_terry import BradleyTerry
 from .bundle import Bundle
+from .calibration import expected_calibration_error, reliability_bins
 from .cell_reading import (
     CellPair,
     CellReading,
@@ -36,13 +37,9 @@ from .inference import (
 from .metrics import (
     GainInterval,
     bt_loss,
-    expected_calibration_error,
     gain_difference_interval,
     gain_interval,
     ranking_quality_gain,
-    reliability_bins,
-    three_way_loss,
-    with_tie_rate,
 )
 from .models.ecc_mixture import Priors
 from .modes import mode_report
@@ -81,6 +78,7 @@ from .structure import (
 )
 from .studies import STUDIES, Study, judge_agreement, run_study, summarize_study
 from .summaries import pairwise, summarize_responsibilities, summarize_strengths
+from .three_way import three_way_loss, with_tie_rate
 
 __version__: str
 

@@ -15,13 +15,9 @@ from sklearn.metrics import adjusted_rand_score
 
 from bayes_ecc.alignment import match_clusters
 from bayes_ecc.bradley_terry import BradleyTerry
+from bayes_ecc.calibration import expected_calibration_error
 from bayes_ecc.ecc import ECC
-from bayes_ecc.metrics import (
-    expected_calibration_error,
-    gain_difference_interval,
-    gain_interval,
-    ranking_quality_gain,
-)
+from bayes_ecc.metrics import gain_difference_interval, gain_interval, ranking_quality_gain
 from bayes_ecc.random import RandomState, as_generator
 from bayes_ecc.splits import SIGNALS, Split, predict_signal
 

@@ -23,15 +23,11 @@ from tqdm.auto import tqdm
 from bayes_ecc.baselines import LabelBradleyTerry
 from bayes_ecc.bradley_terry import BradleyTerry
 from bayes_ecc.bundle import Bundle
+from bayes_ecc.calibration import expected_calibration_error
 from bayes_ecc.ecc import ECC
 from bayes_ecc.errors import InputError
 from bayes_ecc.intervals import Interval, choose_interval
-from bayes_ecc.metrics import (
-    bt_loss,
-    expected_calibration_error,
-    gain_interval,
-    ranking_quality_gain,
-)
+from bayes_ecc.metrics import bt_loss, gain_interval, ranking_quality_gain
 from bayes_ecc.splits import SIGNALS, Signal, Split, predict_signal
 
 type FloatArray = NDArray[np.floating[Any]]

@@ -1,4 +1,4 @@
-"""How good win probabilities are: loss, gain over a baseline with its interval, calibration.
+"""How good win probabilities are: loss, and gain over a baseline with its interval.
 
 All functions take `probability`, one P(second beats first) for each row of a `Comparisons`, and do
 not care who made it. Weights count as so many comparisons throughout.
@@ -10,12 +10,11 @@ from typing import Any, Literal, NamedTuple
 
 import arviz_base
 import numpy as np
-import pandas as pd
 from arviz_stats.visualization import eti, hdi
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlog1py, xlogy
 
-from bayes_ecc.checks import check_count, check_not_negative
+from bayes_ecc.checks import check_count
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError
 from bayes_ecc.random import RandomState, as_generator
@@ -24,19 +23,15 @@ __all__ = [
     "Average",
     "GainInterval",
     "bt_loss",
-    "expected_calibration_error",
     "gain_difference_interval",
     "gain_interval",
     "ranking_quality_gain",
-    "reliability_bins",
-    "three_way_loss",
-    "with_tie_rate",
 ]
 
 FloatArray = NDArray[np.floating[Any]]
 type Average = Literal["comparison", "query"]
 
-_ROUNDING = 1e-6  # a float32 mixture of probabilities may end this far outside [0, 1]
+ROUNDING = 1e-6  # a float32 mixture of probabilities may end this far outside [0, 1]
 _RESAMPLE_CELLS = 4_000_000  # resamples x queries held at once
 
 
@@ -290,233 +285,10 @@ def gain_difference_interval(
 # -------------------------------------------------------------------- ties
 
 
-def three_way_loss(
-    probabilities: ArrayLike, comparisons: Comparisons, *, average: Average = "comparison"
-) -> float:
-    """Mean negative log probability of what happened: first won, tie, or second won; in nats.
-
-    Unlike `bt_loss` it rewards knowing when models tie, and a tie costs nothing where it was
-    certain. The two losses are not comparable with each other.
-
-    Parameters
-    ----------
-    probabilities : array-like of float, shape (n_comparisons, 3)
-        Chances of first, tie and second, as `predict_outcome_probabilities` gives them.
-    comparisons : Comparisons
-        What happened; every outcome is 0, 0.5 or 1.
-    average : {"comparison", "query"}
-        As in `bt_loss`.
-
-    Returns
-    -------
-    float
-        Infinite if something happened that had probability 0.
-
-    Raises
-    ------
-    InputError
-        If there are no comparisons, an outcome is soft, or the probabilities do not fit them or do
-        not sum to 1.
-
-    Examples
-    --------
-    >>> from bayes_ecc import Comparisons, three_way_loss
-    >>> data = Comparisons.from_arrays(
-    ...     [0, 1], [0, 0], [1, 1], [1.0, 0.5], queries=["q1", "q2"], models=["a", "b"]
-    ... )
-    >>> round(three_way_loss([[0.2, 0.3, 0.5], [0.25, 0.5, 0.25]], data), 4)
-    0.6931
-    """
-    if not isinstance(comparisons, Comparisons):
-        raise InputError(f"comparisons must be a Comparisons, not {type(comparisons).__name__}.")
-    try:
-        p = np.asarray(probabilities, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"probabilities must be numbers: {error}.") from None
-    if p.shape != (len(comparisons), 3):
-        raise InputError(
-            f"probabilities has shape {p.shape}; give chances of first, tie and second for each of "
-            f"the {len(comparisons)} comparisons."
-        )
-    within = ((p >= -_ROUNDING) & (p <= 1 + _ROUNDING)).all(axis=1)
-    bad = ~(within & (np.abs(p.sum(axis=1) - 1) <= _ROUNDING))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(
-            f"probabilities, row {row}: found {p[row].tolist()}; the three lie between 0 and 1 and "
-            "sum to 1."
-        )
-    place = 2 * comparisons.outcome
-    soft = ~np.isin(place, (0.0, 1.0, 2.0))
-    if soft.any():
-        row = int(np.argmax(soft))
-        raise InputError(
-            f"outcome, row {row}: found {float(comparisons.outcome[row])!r}; a three-way loss "
-            "needs outcomes of 0, 0.5 or 1. Keep those with Comparisons.rows, or use bt_loss."
-        )
-    happened = p[np.arange(len(p)), place.astype(int)]
-    # The loss of something of probability p that did happen.
-    certain = Comparisons.from_arrays(
-        comparisons.query,
-        comparisons.first,
-        comparisons.second,
-        np.ones(len(comparisons)),
-        weight=comparisons.weight,
-        queries=comparisons.queries,
-        models=comparisons.models,
-    )
-    losses, weight = _query_losses(happened, certain, average, "probabilities")
-    return float(losses.sum() / weight.sum())
-
-
-def with_tie_rate(probability: ArrayLike, tie_rate: float) -> FloatArray:
-    """Spread win probabilities over first, tie and second, every pair tying equally often.
-
-    The baseline for models of ties: half-wins and the tie rate of the training comparisons.
-
-    Parameters
-    ----------
-    probability : array-like of float, shape (n_comparisons,)
-        P(second beats first) of each comparison.
-    tie_rate : float
-        Chance of a tie, from 0 to 1.
-
-    Returns
-    -------
-    ndarray, shape (n_comparisons, 3)
-        ``(1 - tie_rate) (1 - p)``, ``tie_rate``, ``(1 - tie_rate) p``.
-
-    Raises
-    ------
-    InputError
-        If the tie rate or a probability is outside 0 to 1.
-
-    Examples
-    --------
-    >>> from bayes_ecc import with_tie_rate
-    >>> with_tie_rate([0.75], tie_rate=0.2).round(2).tolist()
-    [[0.2, 0.2, 0.6]]
-    """
-    if check_not_negative("tie_rate", tie_rate) > 1:
-        raise InputError(f"tie_rate={tie_rate!r}: give a share from 0 to 1.")
-    try:
-        p = np.asarray(probability, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"probability must be numbers: {error}.") from None
-    if p.ndim != 1 or not ((p >= -_ROUNDING) & (p <= 1 + _ROUNDING)).all():
-        raise InputError("probability must be one row of numbers from 0 to 1.")
-    p = np.clip(p, 0.0, 1.0)
-    decided = 1 - tie_rate
-    return np.column_stack([decided * (1 - p), np.full(len(p), float(tie_rate)), decided * p])
-
-
-# -------------------------------------------------------------------- calibration
-
-
-def reliability_bins(
-    probability: ArrayLike, comparisons: Comparisons, *, n_bins: int = 15
-) -> pd.DataFrame:
-    """Hold predicted against observed wins in equal bins of the predicted probability.
-
-    The probability binned is that of `second` beating `first`, once for each comparison. Where
-    the order of a pair means nothing (``comparisons.ordered`` is False) the bins are those of the
-    order as drawn; turning a pair round would move it to the mirrored bin.
-
-    Parameters
-    ----------
-    probability : array-like of float, shape (n_comparisons,)
-        P(second beats first) of each comparison, in [0, 1].
-    comparisons : Comparisons
-        What happened; ties and soft outcomes count as the share of the win they are.
-    n_bins : int
-        Number of bins of equal width.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row a bin: `low`, `high` (a bin holds its lower edge, the last one both), `weight`
-        (comparisons in it), `predicted` and `observed` (means; NaN in an empty bin).
-
-    Raises
-    ------
-    InputError
-        As `bt_loss`; also if `n_bins` is not a positive integer.
-
-    Examples
-    --------
-    >>> from bayes_ecc import Comparisons, reliability_bins
-    >>> data = Comparisons.from_arrays(
-    ...     [0, 0, 0], [0, 0, 0], [1, 1, 1], [1.0, 0.0, 0.5], queries=["q"], models=["a", "b"]
-    ... )
-    >>> reliability_bins([0.8, 0.6, 0.2], data, n_bins=2)
-       low  high  weight  predicted  observed
-    0  0.0   0.5     1.0        0.2       0.5
-    1  0.5   1.0     2.0        0.7       0.5
-    """
-    p = _checked(probability, comparisons, "probability")
-    check_count("n_bins", n_bins, least=1)
-    edges = np.linspace(0.0, 1.0, n_bins + 1)
-    bins = np.minimum(np.searchsorted(edges, p, side="right") - 1, n_bins - 1)
-    weight = np.bincount(bins, comparisons.weight, n_bins)
-    filled = np.where(weight > 0, weight, np.nan)
-    return pd.DataFrame(
-        {
-            "low": edges[:-1],
-            "high": edges[1:],
-            "weight": weight,
-            "predicted": np.bincount(bins, comparisons.weight * p, n_bins) / filled,
-            "observed": np.bincount(bins, comparisons.weight * comparisons.outcome, n_bins)
-            / filled,
-        }
-    )
-
-
-def expected_calibration_error(
-    probability: ArrayLike, comparisons: Comparisons, *, n_bins: int = 15
-) -> float:
-    """Mean distance between predicted and observed wins over equal bins of the prediction.
-
-    The sum over bins of (share of the comparisons in it) ``|mean predicted - mean observed|``, the
-    bins being those of `reliability_bins`. For unordered comparisons the figure belongs to the
-    order of the pairs as drawn.
-
-    Parameters
-    ----------
-    probability : array-like of float, shape (n_comparisons,)
-        P(second beats first) of each comparison, in [0, 1].
-    comparisons : Comparisons
-        What happened.
-    n_bins : int
-        Number of bins of equal width.
-
-    Returns
-    -------
-    float
-        Between 0 (calibrated) and 1. Finite samples put it above 0 even for the truth.
-
-    Raises
-    ------
-    InputError
-        As `reliability_bins`.
-
-    Examples
-    --------
-    >>> from bayes_ecc import Comparisons, expected_calibration_error
-    >>> data = Comparisons.from_arrays(
-    ...     [0, 0, 0, 0], [0] * 4, [1] * 4, [1.0, 1.0, 1.0, 0.0], queries=["q"], models=["a", "b"]
-    ... )
-    >>> round(expected_calibration_error([0.9, 0.9, 0.9, 0.9], data), 4)
-    0.15
-    """
-    table = reliability_bins(probability, comparisons, n_bins=n_bins)
-    gap = (table["predicted"] - table["observed"]).abs().fillna(0.0)
-    return float((table["weight"] * gap).sum() / table["weight"].sum())
-
-
 # -------------------------------------------------------------------- helpers
 
 
-def _checked(probability: ArrayLike, comparisons: Comparisons, name: str) -> FloatArray:
+def check_probabilities(probability: ArrayLike, comparisons: Comparisons, name: str) -> FloatArray:
     """Check win probabilities against their comparisons; shape (n_comparisons,), in [0, 1]."""
     if not isinstance(comparisons, Comparisons):
         raise InputError(f"comparisons must be a Comparisons, not {type(comparisons).__name__}.")
@@ -531,7 +303,7 @@ def _checked(probability: ArrayLike, comparisons: Comparisons, name: str) -> Flo
             f"{name} has shape {values.shape}; give one P(second beats first) for each of the "
             f"{len(comparisons)} comparisons."
         )
-    bad = ~((values >= -_ROUNDING) & (values <= 1 + _ROUNDING))
+    bad = ~((values >= -ROUNDING) & (values <= 1 + ROUNDING))
     if bad.any():
         row = int(np.argmax(bad))
         raise InputError(
@@ -546,7 +318,7 @@ def _query_losses(
     """Sum losses by query: (losses, weights), each (n_used,); sum / sum is the mean loss."""
     if average not in ("comparison", "query"):
         raise InputError(f"average={average!r}: allowed are 'comparison' and 'query'.")
-    p = _checked(probability, comparisons, name)
+    p = check_probabilities(probability, comparisons, name)
     y = comparisons.outcome
     loss = -(xlogy(y, p) + xlog1py(1 - y, -p))
     total = np.bincount(comparisons.query, comparisons.weight * loss, comparisons.n_queries)

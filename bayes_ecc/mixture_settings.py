@@ -33,7 +33,7 @@ type FloatArray = NDArray[np.floating[Any]]
 
 CONCENTRATION_GRID = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
 WITHOUT_PROBES_GRID = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-"""All are tried: without probes the loss need not have one minimum, and sharp readings may be best."""
+"""All are tried: without probes, the loss need not have one minimum."""
 PROBE_POWER_GRID = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 16.0, 24.0, 32.0)
 _FIRST_CONCENTRATION = 6.0
 _SPLITS, _CHAINS, _TUNE, _DRAWS, _THIN = 3, 2, 250, 100, 5

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from bayes_ecc.bundle import Bundle
+from bayes_ecc.calibration import expected_calibration_error
 from bayes_ecc.checks import check_count, check_not_negative
 from bayes_ecc.errors import InputError
 from bayes_ecc.evaluation import EvaluationSettings, check_method, fit_method
 from bayes_ecc.intervals import Interval, choose_interval, sorted_interval
-from bayes_ecc.metrics import expected_calibration_error
 from bayes_ecc.quality import calibration_table, quality_calibration_error
 from bayes_ecc.random import RandomState, as_generator
 from bayes_ecc.routing import route

@@ -21,8 +21,9 @@ from scipy.special import expit
 
 from bayes_ecc import load_bundle
 from bayes_ecc.bundle import Bundle
+from bayes_ecc.calibration import expected_calibration_error
 from bayes_ecc.evaluation import EvaluationSettings, fit_method
-from bayes_ecc.metrics import expected_calibration_error, ranking_quality_gain
+from bayes_ecc.metrics import ranking_quality_gain
 from bayes_ecc.models.bradley_terry import bradley_terry
 from bayes_ecc.splits import Split, frozen_split
 from benchmarks.worker import Figure

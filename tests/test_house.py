@@ -55,6 +55,8 @@ ROOMS = [
     "posterior_checks",
     "diagnostics",
     "metrics",
+    "calibration",
+    "three_way",
     "validation",
     "selection",
     "em",

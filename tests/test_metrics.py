@@ -10,16 +10,10 @@ from scipy import stats
 from scipy.special import expit
 from sklearn.metrics import log_loss
 
+from bayes_ecc.calibration import expected_calibration_error, reliability_bins
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError
-from bayes_ecc.metrics import (
-    bt_loss,
-    expected_calibration_error,
-    gain_difference_interval,
-    gain_interval,
-    ranking_quality_gain,
-    reliability_bins,
-)
+from bayes_ecc.metrics import bt_loss, gain_difference_interval, gain_interval, ranking_quality_gain
 
 
 def make(query, outcome, weight=None, n_queries=None):

@@ -162,7 +162,8 @@ def _recovery_table(truth: Simulation, split: Split, fits: Mapping[str, Fitted],
 
 
 def _gain_table(truth: Simulation, split: Split, fits: Mapping[str, Fitted], width: int) -> str:
-    from bayes_ecc.metrics import expected_calibration_error, gain_interval, ranking_quality_gain
+    from bayes_ecc.calibration import expected_calibration_error
+    from bayes_ecc.metrics import gain_interval, ranking_quality_gain
     from bayes_ecc.splits import SIGNALS
 
     predicted = {

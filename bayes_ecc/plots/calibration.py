@@ -12,10 +12,10 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import beta
 
+from bayes_ecc.calibration import reliability_bins
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError
 from bayes_ecc.intervals import Interval, choose_interval, sorted_interval
-from bayes_ecc.metrics import reliability_bins
 from bayes_ecc.plots.style import (
     GREY,
     SMALL,

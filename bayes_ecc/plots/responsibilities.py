@@ -12,11 +12,11 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
+from bayes_ecc.calibration import reliability_bins
 from bayes_ecc.checks import check_count
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError
 from bayes_ecc.intervals import choose_interval
-from bayes_ecc.metrics import reliability_bins
 from bayes_ecc.plots.sources import (
     as_posterior,
     caveats,
