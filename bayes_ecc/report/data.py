@@ -9,11 +9,12 @@ import numpy as np
 from bayes_ecc.auditing import Audit
 from bayes_ecc.auditing.findings import SEVERITIES, plural
 from bayes_ecc.report.bundles import BundleFacts
-from bayes_ecc.report.markup import Content, Markup, isolated, join, tag
+from bayes_ecc.report.markup import Content, Markup, isolated, join, shortened, tag
 from bayes_ecc.report.parts import Section, badge, bullets, callout, paragraph, section, terms
 from bayes_ecc.report.reading import Reading
 from bayes_ecc.report.tables import Cell, Column, names, table
 
+_LONGEST = 1000  # characters of a sentence, in which names stand that may be of any length
 _KINDS = {"error": "fail", "warning": "warn", "note": "note"}
 
 
@@ -140,6 +141,8 @@ def _audited(what: str, result: Audit) -> Markup:
 
 
 def _sentences(found: str, affected: Sequence[str]) -> Content:
+    found, more = shortened(found, _LONGEST)
+    found += "..." if more else ""
     if not affected:
         return found
     return join(found, tag("span", " Concerns: ", names(affected), class_="quiet"))

@@ -23,6 +23,7 @@ _UNSEEN = re.compile(
     "\ud800-\udfff\ufdd0-\ufdef\ufeff\ufff0-\ufffb\ufffe\uffff\U000e0000-\U000e0fff]"
     "|[\U0001fffe\U0001ffff\U0010fffe\U0010ffff]"
 )
+_LONGEST_NAME = 120
 _NAME = re.compile(r"[a-z][a-z0-9-]*", re.IGNORECASE)
 
 
@@ -125,8 +126,19 @@ def _attribute(key: str) -> str:
 
 
 def isolated(text: object) -> Markup:
-    """Show a name or a text of the data by itself, whatever direction it runs in."""
-    return tag("bdi", text)
+    """Show a name of the data by itself, whatever direction it runs in; a long one in part.
+
+    Examples
+    --------
+    >>> from bayes_ecc.report.markup import isolated
+    >>> isolated("a<b"), len(isolated("x" * 1000))
+    ('<bdi>a&lt;b</bdi>', 134)
+    """
+    whole = str(text)
+    if len(whole) > _LONGEST_NAME:
+        half = _LONGEST_NAME // 2
+        whole = f"{whole[:half]}...{whole[-half:]}"
+    return tag("bdi", whole)
 
 
 def shortened(text: object, limit: int) -> tuple[str, int]:

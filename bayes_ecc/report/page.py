@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib import resources
 
-from bayes_ecc.report.markup import Content, Markup, tag
+from bayes_ecc.report.markup import Content, Markup, isolated, tag
 from bayes_ecc.report.parts import Section
 
 _FILES = "bayes_ecc.report"
@@ -72,7 +72,7 @@ def page(
         tag("a", "To the contents", class_="skip", href="#contents"),
         tag(
             "div",
-            tag("header", tag("h1", tag("bdi", title)), tag("p", subtitle, class_="quiet")),
+            tag("header", tag("h1", isolated(title)), tag("p", subtitle, class_="quiet")),
             tag(
                 "dl",
                 [tag("div", tag("dt", term), tag("dd", told)) for term, told in short.items()],

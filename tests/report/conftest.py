@@ -126,6 +126,13 @@ class Browser:
         self._loaded = False
         self.requests: list[str] = []
         self.complaints: list[str] = []
+        try:
+            self._attach()
+        except BaseException:
+            self.close()
+            raise
+
+    def _attach(self) -> None:
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         attached = self.send("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
@@ -327,7 +334,7 @@ def hostile() -> str:
     embeddings = rng.normal(size=(70, 4))
     scores = pd.DataFrame(embeddings @ rng.normal(size=(4, 7)), columns=HOSTILE)
     scores.insert(0, "query_id", ids)
-    queries = pd.DataFrame({"query_id": ids, "text": texts, "<i>label</i>": labels})
+    queries = pd.DataFrame({"query_id": ids, "text": texts, "<i>label</i>" * 40: labels})
     bundle = Bundle("<b>evil</b>", queries, scores=scores, embeddings=embeddings)
     comparisons = bundle.draw_comparisons(rng=0)
     fit = ECC(3, embedding_weight=1.0, rng=0, max_iter=500).fit(
