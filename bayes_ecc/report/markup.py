@@ -23,6 +23,12 @@ _UNSEEN = re.compile(
     "\ud800-\udfff\ufdd0-\ufdef\ufeff\ufff0-\ufffb\ufffe\uffff\U000e0000-\U000e0fff]"
     "|[\U0001fffe\U0001ffff\U0010fffe\U0010ffff]"
 )
+_MARKS = (
+    re.compile(  # more marks on one letter than any language has, which would cover other lines
+        "([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})"
+        "([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+)"
+    )
+)
 _LONGEST_NAME = 120
 _NAME = re.compile(r"[a-z][a-z0-9-]*", re.IGNORECASE)
 
@@ -50,6 +56,7 @@ def visible(text: object) -> str:
     'safe⟨U+202E⟩txt.exe'
     """
     plain = str(text).replace("\r\n", "\n").replace("\r", "\n")
+    plain = _MARKS.sub(lambda found: f"{found[1]}\u27e8+{len(found[2])}\u27e9", plain)
     return _UNSEEN.sub(lambda found: f"\u27e8U+{ord(found.group()):04X}\u27e9", plain)
 
 

@@ -31,6 +31,8 @@ def test_what_cannot_be_seen_is_written_out() -> None:
     kept = "Ωé 日本語 עברית \t\n👩\u200d🔬"
     assert visible(kept) == kept
     shown.encode("utf-8")
+    assert visible("z" + "\u0301" * 100 + "a") == "z" + "\u0301" * 4 + "⟨+96⟩a"
+    assert visible("Việt Nam: e\u0302\u0323") == "Việt Nam: e\u0302\u0323"
 
 
 def test_markup_is_made_by_functions_alone() -> None:
