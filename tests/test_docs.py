@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -18,11 +19,15 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the documentation as `make docs` does, elsewhere."""
+    """Build the documentation as `make docs` does, from a copy: tests may run beside each other."""
     target = tmp_path_factory.mktemp("docs")
-    places = ["-d", str(target / "doctrees"), str(ROOT / "docs"), str(target / "html")]
+    written = shutil.ignore_patterns("_build", "api", "articles")
+    shutil.copytree(ROOT / "docs", target / "docs", ignore=written)
+    shutil.copytree(ROOT / "notebooks", target / "notebooks")
+    places = ["-d", str(target / "doctrees"), str(target / "docs"), str(target / "html")]
     done = subprocess.run(
         [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", *places],
+        cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=False,
         capture_output=True,
