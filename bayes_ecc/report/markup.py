@@ -23,12 +23,9 @@ _UNSEEN = re.compile(
     "\ud800-\udfff\ufdd0-\ufdef\ufeff\ufff0-\ufffb\ufffe\uffff\U000e0000-\U000e0fff]"
     "|[\U0001fffe\U0001ffff\U0010fffe\U0010ffff]"
 )
-_MARKS = (
-    re.compile(  # more marks on one letter than any language has, which would cover other lines
-        "([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})"
-        "([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+)"
-    )
-)
+_MARK = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+# more marks on one letter than any language has would cover the lines above
+_MARKS = re.compile(f"({_MARK}{{4}})({_MARK}+)")
 _LONGEST_NAME = 120
 _NAME = re.compile(r"[a-z][a-z0-9-]*", re.IGNORECASE)
 
