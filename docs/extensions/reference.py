@@ -170,6 +170,19 @@ def page(title: str, names: tuple[str, ...]) -> str:
     return "\n".join(lines)
 
 
+def names_page() -> str:
+    """Write the table of what `from bayes_ecc import` gives, with the first line of each."""
+    lines = ["Names at a glance", "=================", ""]
+    lines += ["What ``from bayes_ecc import ...`` gives:", "", ".. list-table::", ""]
+    for name in sorted(bayes_ecc.__all__, key=str.lower):
+        target = getattr(bayes_ecc, name)
+        if callable(target):
+            summary = (inspect.getdoc(target) or "").partition("\n\n")[0].replace("\n", " ")
+            summary = re.sub(r" \[\d+\]_", "", summary)  # references stand further down there
+            lines += [f"   * - :py:obj:`{name} <bayes_ecc.{name}>`", f"     - {summary}"]
+    return "\n".join([*lines, ""])
+
+
 def write_pages(app: Sphinx) -> None:
     """Write all pages and their table; what is unchanged keeps its time."""
     unplaced = missing()
@@ -177,7 +190,7 @@ def write_pages(app: Sphinx) -> None:
         raise ExtensionError(f"add {', '.join(unplaced)} to PAGES in docs/extensions/reference.py")
     folder = Path(app.srcdir) / "api"
     folder.mkdir(exist_ok=True)
-    written = {}
+    written = {"names": names_page()}
     for title, names in PAGES.items():
         written[title.lower().replace(" ", "_")] = page(title, names)
     for name, text in written.items():
