@@ -50,6 +50,7 @@ from .predictive import posterior_predictive
 from .probing import next_probe, probe_values
 from .quality import QualityCalibration, fit_quality
 from .rankings import summarize_cluster_ranking, summarize_ranking
+from .report import render_report, write_report
 from .routing import route
 from .score_model import ScoreModel, fit_score_model
 from .score_probing import route_observed, score_probe_values
@@ -168,6 +169,7 @@ __all__ = [
     "read_draws",
     "read_partition",
     "reliability_bins",
+    "render_report",
     "route",
     "route_observed",
     "run_study",
@@ -193,4 +195,5 @@ __all__ = [
     "unit_embeddings",
     "with_tie_rate",
     "within_cluster_tau",
+    "write_report",
 ]

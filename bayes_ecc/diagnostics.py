@@ -296,7 +296,8 @@ def stored_diagnosis(posterior: xr.DataTree) -> Diagnosis:
     modes = pd.DataFrame()
     if names:
         columns = {str(name).removeprefix("mode_"): stored[name].values for name in names}
-        modes = pd.DataFrame(columns, index=pd.Index(stored["chain"].values, name="chain"))
+        chains = np.atleast_1d(stored["chain"].values)
+        modes = pd.DataFrame(columns, index=pd.Index(chains, name="chain"))
     return Diagnosis(table, modes)
 
 

@@ -198,6 +198,7 @@ def test_votes_without_embeddings_go_from_a_bundle_to_a_ranking(
     printed = capsys.readouterr()
     assert "n_clusters 1" in printed.out
     assert "no embeddings" in printed.err
+    assert load_posterior(fit).attrs["command"].startswith(f"bayes-ecc fit {arena} --out")
     assert main(["rank", str(fit), "--cluster", "0"]) == 0
     assert "P(best)" in capsys.readouterr().out
 

@@ -92,6 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     try:
         args = make_parser().parse_args(argv)
+        args.argv = list(sys.argv[1:] if argv is None else argv)
     except SystemExit as end:  # argparse has said what there is to say
         return end.code if isinstance(end.code, int) else REFUSED
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
         )
     clusters = args.clusters or _number_of_clusters(bundle, comparisons)
     estimator = _estimator(args, clusters, rng).fit(comparisons, embeddings)
+    estimator.posterior_.attrs["command"] = shlex.join(["bayes-ecc", *args.argv])
     save_posterior(estimator.posterior_, args.out)
     width = terminal_width()
     settings = ", ".join(f"{name} {value:g}" for name, value in estimator.settings_.items())
