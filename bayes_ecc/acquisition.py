@@ -117,6 +117,7 @@ def by_design(
     rng: np.random.Generator,
     *,
     goal: Goal = "profile",
+    decided: FloatArray | None = None,
 ) -> Chosen:
     """Choose pairs whose outcomes are expected to tell most, no query twice.
 
@@ -134,6 +135,8 @@ def by_design(
     goal : {"profile", "rank"}
         What is to be known: the newcomer's mean win probability on reference queries, or which
         models are above it overall.
+    decided : ndarray, shape (n_queries, n_models), optional
+        Chances that a comparison is no tie, which would tell nothing; 1 by default.
 
     Returns
     -------
@@ -141,13 +144,16 @@ def by_design(
     """
     target = _targets(ground, newcomer, goal, rng)
     total = float((target**2).sum())
-    query, opponent = _shortlist(ground, newcomer, target, allowed)
+    chance = np.ones(allowed.shape, dtype=np.float32) if decided is None else decided
+    query, opponent = _shortlist(ground, newcomer, target, allowed, chance)
     p, noise = _win(ground, newcomer, query, opponent)
+    told = chance[query, opponent]
     covariance, of_target = p.T @ p, p.T @ target
     chosen, values = [], []
     open_ = np.ones(len(query), dtype=bool)
     for _ in range(min(n, len(np.unique(query)))):
-        variance = noise + np.diagonal(covariance)
+        # an outcome that is a tie half of the time tells as much as one twice as noisy
+        variance = (noise + np.diagonal(covariance)) / told
         lowered = np.where(open_, (of_target**2).sum(axis=1) / variance, -1.0)
         best = int(lowered.argmax())
         chosen.append(best)
@@ -184,7 +190,11 @@ def _scaled(values: FloatArray, share: FloatArray) -> FloatArray:
 
 
 def _shortlist(
-    ground: Ground, newcomer: FloatArray, target: FloatArray, allowed: BoolArray
+    ground: Ground,
+    newcomer: FloatArray,
+    target: FloatArray,
+    allowed: BoolArray,
+    decided: FloatArray,
 ) -> tuple[IntArray, IntArray]:
     """Give the queries and opponents that tell most, of each target."""
     n_atoms, n_replicates, _ = newcomer.shape
@@ -209,6 +219,7 @@ def _shortlist(
         flat = p.transpose(1, 3, 0, 2).reshape(len(part) * n_models, -1)
         lowered = (flat @ single) ** 2 / noise.reshape(-1, 1)
         lowered = lowered.reshape(len(part), n_models, -1)
+        lowered *= decided[part][:, :, None]
         lowered[~allowed[part]] = -1.0
         # of a query the opponent that tells most, all targets together
         opponent = lowered.sum(axis=2).argmax(axis=1)

@@ -18,6 +18,7 @@ References
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,8 @@ _CELLS = 2_000_000  # draws x comparisons x clusters held at once
 _LEAST_SD = 0.1  # of strengths in logits: others that are all alike rule no newcomer out
 
 
-class Tried(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Tried:
     """Comparisons of the newcomer, (n_comparisons,) each.
 
     Attributes

@@ -144,6 +144,7 @@ def onboard(
     goal: Goal = "profile",
     allowed: ArrayLike | None = None,
     consider: int | None = CONSIDERED,
+    decided: ArrayLike | None = None,
     ties: Literal["half", "ignore"] = "half",
     top: int | None = None,
     level: float = 0.9,
@@ -161,7 +162,7 @@ def onboard(
         Comparisons to ask for, at most, those already asked included.
     batch : int
         Comparisons between updates.
-    rule, goal, allowed, consider
+    rule, goal, allowed, consider, decided
         As in `Onboarding.propose`.
     ties
         As in `Onboarding.update`.
@@ -201,6 +202,7 @@ def onboard(
             goal=goal,
             allowed=allowed,
             consider=consider,
+            decided=decided,
         )
         onboarding = onboarding.update(ask(proposal), ties=ties)
     return onboarding

@@ -26,6 +26,7 @@ from bayes_ecc.errors import InputError
 from bayes_ecc.intervals import choose_interval, discrete_interval
 from bayes_ecc.newcomer import Prior, Tried, draw_strengths, win_chances
 from bayes_ecc.onboarding_fit import OldFit, responsibilities_of, with_newcomer
+from bayes_ecc.onboarding_input import read_allowed, read_answers, read_chances
 from bayes_ecc.posterior import identifiers
 from bayes_ecc.random import RandomState, as_generator
 from bayes_ecc.rankings import place_counts, summarize_cluster_ranking
@@ -128,6 +129,7 @@ class Onboarding:
         allowed: ArrayLike | None = None,
         per_query: int = 1,
         consider: int | None = CONSIDERED,
+        decided: ArrayLike | None = None,
     ) -> pd.DataFrame:
         """Say which comparisons to run next.
 
@@ -152,6 +154,10 @@ class Onboarding:
             Let a design choose among so many of the queries, drawn at random; None for all. The
             few of many that promise most are often those that the fit misreads, so a choice among
             all is a worse one.
+        decided : array-like, shape (n_queries,) or (n_queries, n_models), optional
+            Chances that a comparison is no tie, above 0, where ties tell nothing; a design then
+            asks where something will be told. Give one a query unless models differ for reasons
+            that say nothing of who wins.
 
         Returns
         -------
@@ -184,7 +190,10 @@ class Onboarding:
                 only = np.zeros_like(open_)
                 only[kept] = open_[kept]
                 open_ = only
-            chosen = by_design(self._ground, self.strengths, open_, n, self._rng, goal=goal)
+            chances = None if decided is None else read_chances(decided, open_.shape)
+            chosen = by_design(
+                self._ground, self.strengths, open_, n, self._rng, goal=goal, decided=chances
+            )
         return pd.DataFrame(
             {
                 "query_id": self.queries[chosen.query],
@@ -199,13 +208,7 @@ class Onboarding:
         shape = (len(self.queries), len(self.models))
         open_ = np.ones(shape, dtype=bool)
         if allowed is not None:
-            given = np.asarray(allowed)
-            if given.dtype != bool or given.shape != shape:
-                raise InputError(
-                    f"allowed has shape {given.shape} and type {given.dtype}; give one bool for "
-                    f"each of {shape[0]} queries and {shape[1]} models."
-                )
-            open_ = given.copy()
+            open_ = read_allowed(allowed, shape).copy()
         open_[self.asked.query, self.asked.opponent] = False
         times = np.bincount(self.asked.query, minlength=shape[0])
         open_[times >= per_query] = False
@@ -252,7 +255,8 @@ class Onboarding:
         See `Onboarding`.
         """
         check_choice("ties", ties, TIES)
-        new = self._read(answers, ties)
+        new = read_answers(answers, self.newcomer, self.queries, self.models, ties)
+        new = replace(new, weight=new.weight * self._fit.power)
         asked = self.asked.add(new)
         evidence = asked.telling()
         if sweeps is None:
@@ -269,43 +273,6 @@ class Onboarding:
         )
         step = step_of(self._ground, strengths, len(asked))
         return replace(self, strengths=strengths, asked=asked, steps=(*self.steps, step))
-
-    def _read(self, answers: Comparisons | pd.DataFrame, ties: str) -> Tried:
-        """Code answers, the newcomer's side first."""
-        names = self.models.append(pd.Index([self.newcomer]))
-        if isinstance(answers, pd.DataFrame):
-            answers = Comparisons.from_frame(answers, queries=self.queries, models=names)
-        if not isinstance(answers, Comparisons):
-            raise InputError(
-                f"answers must be a Comparisons or a table, not {type(answers).__name__}."
-            )
-        rows = answers.with_models(names)
-        query = self.queries.get_indexer(rows.queries)[rows.query]
-        if (query < 0).any():
-            name = rows.queries[rows.query[int(np.argmax(query < 0))]]
-            raise InputError(
-                f"answers names the query {name!r}, which is no candidate; name it to "
-                "start_onboarding."
-            )
-        code = len(self.models)
-        is_second = rows.second == code
-        alien = ~(is_second | (rows.first == code))
-        if alien.any():
-            row = int(np.argmax(alien))
-            raise InputError(
-                f"answers, row {row}: {names[rows.first[row]]!r} against "
-                f"{names[rows.second[row]]!r}; every comparison needs the newcomer "
-                f"{self.newcomer!r} on one side."
-            )
-        weight = rows.weight * self._fit.power
-        if ties == "ignore":
-            weight = np.where(rows.outcome == 0.5, 0.0, weight)
-        return Tried(
-            query,
-            np.where(is_second, rows.first, rows.second),
-            np.where(is_second, rows.outcome, 1 - rows.outcome),
-            weight,
-        )
 
     # ---------------------------------------------------------------- what is known
 

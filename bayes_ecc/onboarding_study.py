@@ -6,7 +6,8 @@ Outcomes come from the score table, or from the comparisons held where there are
 
 - "published" protocol: only decided pairs can be asked for, as in the published work. Whoever
   chooses sees which pairs are decided; no rule can read more out of it than the others.
-- "honest" protocol: any pair can be asked for; a tie is paid for and tells nothing.
+- "honest" protocol: any pair can be asked for; a tie is paid for and tells nothing. A design looks
+  for queries on which the old models' scores differ.
 
 Quality is judged on the test comparisons that the newcomer takes part in, against one global
 Bradley-Terry ranking that was given the same comparisons. A rank interval is right if it holds the
@@ -122,6 +123,7 @@ def run_newcomer(
             goal=goal,
             allowed=allowed,
             consider=consider,
+            decided=task.decided if protocol == "honest" else None,
             ties="ignore",
         )
         found.append(_judge(joining, task, readings, level))

@@ -39,6 +39,8 @@ class NewcomerTask(NamedTuple):
         Among the old models, of the training queries: what a rule may read of them.
     outcome : ndarray, shape (n_train_queries, n_old_models)
         1.0 where the newcomer wins, 0.5 for a tie; missing where nobody knows.
+    decided : ndarray, shape (n_train_queries,)
+        Chance that a pair is decided: the share of pairs of old models that are, on the query.
     own : Comparisons
         All training comparisons of the newcomer, over the training queries.
     test : Comparisons
@@ -49,6 +51,7 @@ class NewcomerTask(NamedTuple):
     old: Split
     known: Comparisons
     outcome: FloatArray
+    decided: FloatArray
     own: Comparisons
     test: Comparisons
 
@@ -113,15 +116,25 @@ def leave_out(bundle: Bundle, split: Split, newcomer: str, *, known: int = 3) ->
         table = bundle.scores.set_index("query_id").loc[old.train.queries]
         scores = table.reindex(columns=old.train.models).to_numpy(dtype=float)
         outcome = (np.sign(table[[newcomer]].to_numpy(dtype=float) - scores) + 1) / 2
+        decided = _decided(scores)
     else:
+        decided = np.ones(own.n_queries)
         outcome = _held(own, newcomer, old.train.models)
-    return NewcomerTask(newcomer, old, old.train.take_probes(known)[0], outcome, own, test)
+    return NewcomerTask(newcomer, old, old.train.take_probes(known)[0], outcome, decided, own, test)
 
 
 def _only(comparisons: Comparisons, newcomer: str) -> Comparisons:
     """Keep the comparisons of one model."""
     code = comparisons.models.get_loc(newcomer)
     return comparisons.rows((comparisons.first == code) | (comparisons.second == code))
+
+
+def _decided(scores: FloatArray) -> FloatArray:
+    """Give the share of pairs of models with different scores on each query, never quite 0 or 1."""
+    first, second = np.triu_indices(scores.shape[1], k=1)
+    difference = scores[:, first] - scores[:, second]
+    known = ~np.isnan(difference)
+    return ((known & (difference != 0)).sum(axis=1) + 1) / (known.sum(axis=1) + 2)
 
 
 def _held(own: Comparisons, newcomer: str, old: pd.Index) -> FloatArray:

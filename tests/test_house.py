@@ -80,6 +80,7 @@ ROOMS = [
     "newcomer",
     "acquisition",
     "onboarding_fit",
+    "onboarding_input",
     "onboarding_state",
     "onboarding",
     "auditing",

@@ -264,6 +264,21 @@ def test_design_takes_what_lowers_the_expected_variance_most(goal: Any) -> None:
     assert abs(chosen.value[0] / share - 1) < 0.01
 
 
+def test_a_design_counts_on_ties_that_tell_nothing() -> None:
+    rng = np.random.default_rng(2)
+    strengths, newcomer = rng.normal(size=(1, 2, 3)), rng.normal(size=(1, 300, 2))
+    r = rng.dirichlet(np.ones(2), size=(1, 15)).astype(np.float32)
+    ground = Ground(strengths, r, r, np.ones(1))
+    allowed = np.ones((15, 3), dtype=bool)
+    plain = by_design(ground, newcomer, allowed, 1, rng)
+    even = by_design(ground, newcomer, allowed, 1, rng, decided=np.full((15, 3), 0.5))
+    assert (even.query, even.opponent) == (plain.query, plain.opponent)
+    np.testing.assert_allclose(even.value, plain.value / 2, rtol=1e-6)
+    chance = np.full((15, 3), 0.9)
+    chance[plain.query[0]] = 0.01
+    assert by_design(ground, newcomer, allowed, 1, rng, decided=chance).query != plain.query
+
+
 def test_a_batch_is_spread_over_what_is_unknown() -> None:
     rng = np.random.default_rng(0)
     strengths = np.zeros((1, 2, 3))
@@ -544,6 +559,9 @@ def test_refusals_say_what_is_wrong(fit: ECC) -> None:
         joining.decide(3, level=0.4)
     with pytest.raises(InputError, match="allowed has shape"):
         joining.propose(allowed=np.ones((2, 2), dtype=bool))
+    for chances in (np.zeros(400), np.full(400, 1.5), np.ones(3)):
+        with pytest.raises(InputError, match="decided has shape"):
+            joining.propose(decided=chances)
     for wrong in ({"rule": "best"}, {"goal": "all"}, {"n": 0}, {"per_query": 0}, {"consider": 0}):
         with pytest.raises(InputError, match=next(iter(wrong))):
             joining.propose(**wrong)  # type: ignore[arg-type]

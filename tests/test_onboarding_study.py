@@ -61,6 +61,15 @@ def test_answers_come_from_the_scores(scored: Any) -> None:
         assert answer == (1.0 if other > mine else 0.0 if other < mine else 0.5)
 
 
+def test_chances_of_a_decision_are_those_among_the_old_models(scored: Any) -> None:
+    bundle, split = scored
+    task = leave_out(bundle, split, "llm_1")
+    table = bundle.scores.set_index("query_id").loc[task.old.train.queries, task.old.train.models]
+    for q, row in enumerate(table.to_numpy()):
+        differ = sum(row[i] != row[j] for i in range(4) for j in range(i))
+        assert task.decided[q] == pytest.approx((differ + 1) / 8)
+
+
 def simple_frame(columns: dict[str, list[str]]) -> Any:
     import pandas as pd
 
