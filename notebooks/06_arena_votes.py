@@ -133,7 +133,7 @@ known = stronger.where(stronger["p_stronger"] > 0.95)["p_win"].to_series().dropn
 first, second = known.idxmin()
 pair = stronger.sel(llm=first, llm_other=second)
 print(f"{first} and {second}:")
-print(f"  one beats the other in one vote (p_win)      {float(pair['p_win']):.2f}")
+print(f"  a single vote, ties counting half (p_win)    {float(pair['p_win']):.2f}")
 print(f"  one is the stronger of the two (p_stronger)  {float(pair['p_stronger']):.2f}")
 
 # %% [markdown]

@@ -63,6 +63,8 @@ def sample(bundle: Bundle, n_queries: int) -> Bundle:
     rows = np.random.default_rng(0).choice(len(bundle.queries), n_queries, replace=False)
     rows.sort()
     queries = bundle.queries.iloc[rows].reset_index(drop=True)
+    assert bundle.scores is not None
+    assert bundle.embeddings is not None
     scores = bundle.scores[bundle.scores["query_id"].isin(queries["query_id"])]
     return Bundle(
         bundle.name,
