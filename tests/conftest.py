@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import hypothesis
+import numpy as np
 import pytest
+
+from bayes_ecc import Comparisons
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -39,6 +43,32 @@ def shared_data() -> Path:
 def shared_parity() -> Path:
     """Folder of the public reference code's outputs."""
     return _data_folder("parity")
+
+
+class Reference(NamedTuple):
+    """One file of the reference code: its arrays, and its comparisons in the protocol's roles."""
+
+    arrays: dict[str, Any]
+    train: Comparisons
+    probes: Comparisons
+    scored: Comparisons
+
+
+@pytest.fixture(scope="session", params=("ecc_k6", "ecc_k10", "comp_k6"))
+def parity_reference(request: pytest.FixtureRequest, shared_parity: Path) -> Reference:
+    """Each file of the reference code's outputs in turn."""
+    with np.load(shared_parity / f"{request.param}.npz") as file:
+        arrays = dict(file)
+    everything = Comparisons.from_arrays(
+        arrays["query"],
+        arrays["first"],
+        arrays["second"],
+        arrays["second_won"],
+        queries=range(len(arrays["embeddings"])),
+        models=[f"m{i}" for i in range(int(arrays["n_models"]))],
+    )
+    probes, scored = everything.take(arrays["test_queries"]).take_probes(1)
+    return Reference(arrays, everything.take(arrays["train_queries"]), probes, scored)
 
 
 @pytest.fixture(scope="session")

@@ -78,20 +78,12 @@ def sphere_gradients(ecc: ECC, comparisons: Comparisons, embeddings: np.ndarray)
     return [float(np.linalg.norm(g)) for g in (gradients["strengths"], along_sphere)]
 
 
-@pytest.mark.parametrize("name", ["ecc_k6", "ecc_k10"])
+@pytest.mark.parametrize("parity_reference", ["ecc_k6", "ecc_k10"], indirect=True)
 def test_an_ecc_fixed_point_is_a_stationary_point_of_the_matched_model(
-    shared_parity: Path, name: str
+    parity_reference: Any,
 ) -> None:
-    file = np.load(shared_parity / f"{name}.npz")
+    file, comparisons = parity_reference.arrays, parity_reference.train
     train = file["train_queries"]
-    comparisons = Comparisons.from_arrays(
-        file["query"],
-        file["first"],
-        file["second"],
-        file["second_won"],
-        queries=range(len(file["embeddings"])),
-        models=[f"llm_{i}" for i in range(int(file["n_models"]))],
-    ).take(train)
     rows = file["embeddings"][train]
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     ecc = ECC(

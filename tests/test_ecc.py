@@ -30,7 +30,6 @@ from bayes_ecc import (
     within_cluster_tau,
 )
 
-PARITY_FILES = ("ecc_k6", "ecc_k10", "comp_k6")
 EVIDENCE = ("both", "embedding", "comparisons")
 seeds = st.integers(0, 2**32 - 1)
 
@@ -80,21 +79,10 @@ def same_fit(one, other, atol=1e-9):
 # -------------------------------------------------------------------- the public reference code
 
 
-@pytest.fixture(scope="module", params=PARITY_FILES)
-def parity(request, shared_parity):
+@pytest.fixture(scope="module")
+def parity(parity_reference):
     """One file's arrays, its comparisons in the roles of the protocol, and our two fits."""
-    with np.load(shared_parity / f"{request.param}.npz") as file:
-        reference = dict(file)
-    everything = Comparisons.from_arrays(
-        reference["query"],
-        reference["first"],
-        reference["second"],
-        reference["second_won"],
-        queries=range(len(reference["embeddings"])),
-        models=[f"m{i}" for i in range(int(reference["n_models"]))],
-    )
-    train = everything.take(reference["train_queries"])
-    probes, scored = everything.take(reference["test_queries"]).take_probes(1)
+    reference, train, probes, scored = parity_reference
     estimator = ECC(
         int(reference["K"]),
         evidence="both" if reference["use_embeddings_in_clustering"] else "comparisons",

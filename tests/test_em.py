@@ -24,8 +24,6 @@ from bayes_ecc.em import (
     start_state,
 )
 
-PARITY_FILES = ("ecc_k6", "ecc_k10", "comp_k6")
-
 
 def draw_problem(
     seed, *, n_queries=7, n_models=4, n_clusters=3, per_query=3, dim=3, dtype=np.float64
@@ -286,19 +284,8 @@ def test_a_start_has_no_scores_to_compare_with_so_two_iterations_are_the_least(t
 # -------------------------------------------------------------------- the public reference code
 
 
-@pytest.mark.parametrize("name", PARITY_FILES)
-def test_every_iteration_of_the_reference_code(shared_parity, name):
-    with np.load(shared_parity / f"{name}.npz") as file:
-        reference = dict(file)
-    everything = Comparisons.from_arrays(
-        reference["query"],
-        reference["first"],
-        reference["second"],
-        reference["second_won"],
-        queries=range(len(reference["embeddings"])),
-        models=[f"m{i}" for i in range(int(reference["n_models"]))],
-    )
-    train = everything.take(reference["train_queries"])
+def test_every_iteration_of_the_reference_code(parity_reference):
+    reference, train = parity_reference.arrays, parity_reference.train
     embeddings = reference["embeddings"][reference["train_queries"]]
     evidence = "both" if reference["use_embeddings_in_clustering"] else "comparisons"
     settings = EMSettings(float(reference["lam"]), float(reference["T"]), 1.0, evidence)

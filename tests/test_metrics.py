@@ -152,20 +152,8 @@ def test_gain_by_hand():
     assert ranking_quality_gain([0.2, 0.8], [0.5, 0.5], data) < 0
 
 
-@pytest.mark.parametrize("case", ["ecc_k6", "ecc_k10", "comp_k6"])
-def test_loss_and_gain_are_the_public_reference_codes(shared_parity, case):
-    with np.load(shared_parity / f"{case}.npz") as reference:
-        saved = {name: reference[name] for name in reference.files}
-    n_models = int(saved["n_models"])
-    data = Comparisons.from_arrays(
-        saved["query"],
-        saved["first"],
-        saved["second"],
-        saved["second_won"],
-        queries=range(len(saved["embeddings"])),
-        models=[f"m{i}" for i in range(n_models)],
-    )
-    _, scored = data.take(saved["test_queries"]).take_probes(1)
+def test_loss_and_gain_are_the_public_reference_codes(parity_reference):
+    saved, scored = parity_reference.arrays, parity_reference.scored
     global_strengths, strengths = saved["global_strengths"], saved["strengths"]
     base = expit(global_strengths[scored.second] - global_strengths[scored.first])
     by_cluster = expit(strengths[:, scored.second] - strengths[:, scored.first])

@@ -56,21 +56,10 @@ def fit(truth):
 # -------------------------------------------------------------------- the public reference code
 
 
-@pytest.fixture(scope="module", params=("ecc_k6", "ecc_k10", "comp_k6"))
-def parity(request, shared_parity):
-    with np.load(shared_parity / f"{request.param}.npz") as file:
-        reference = dict(file)
-    everything = Comparisons.from_arrays(
-        reference["query"],
-        reference["first"],
-        reference["second"],
-        reference["second_won"],
-        queries=range(len(reference["embeddings"])),
-        models=[f"m{i}" for i in range(int(reference["n_models"]))],
-    )
-    train = everything.take(reference["train_queries"])
-    _, scored = everything.take(reference["test_queries"]).take_probes(1)
-    return SimpleNamespace(**reference, train=train, scored=scored)
+@pytest.fixture(scope="module")
+def parity(parity_reference):
+    reference = parity_reference
+    return SimpleNamespace(**reference.arrays, train=reference.train, scored=reference.scored)
 
 
 def test_parity_of_profile_similarity(parity):
