@@ -43,7 +43,7 @@ result.table.round(3)
 # The difference of two gains is sharper than the gains themselves, for both methods meet the same queries. From the
 # embedding alone the posterior is clearly ahead, and with embedding and probe together too; from the probe alone
 # the two can't be told apart. Its probabilities are better calibrated under every signal. The price is time: some
-# thirty times that of EM.
+# thirty to forty times that of EM.
 #
 # How differently do they see the test queries?
 
