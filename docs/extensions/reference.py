@@ -19,6 +19,7 @@ from bayes_ecc.inference import PosteriorPredictions
 PAGES: dict[str, tuple[str, ...]] = {
     "Data": (
         "comparisons",
+        "counts",
         "bundle",
         "folders",
         "datasets",
