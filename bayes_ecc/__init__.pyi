@@ -16,7 +16,8 @@ from .cell_reading import (
     read_cells,
 )
 from .chat import AnswerError
-from .comparisons import Comparisons, OutcomeCounts
+from .comparisons import Comparisons
+from .counts import OutcomeCounts
 from .datasets.simulate import Simulation, simulate
 from .diagnostics import Diagnosis, attach, diagnose, stored_diagnosis
 from .draws import Draws, read_draws

@@ -15,7 +15,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from bayes_ecc.comparisons import OutcomeCounts
+from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.inference import softmax_rows
 from bayes_ecc.mixture_settings import MixtureSettings
 from bayes_ecc.samplers import GibbsProblem, GibbsState, log_joint

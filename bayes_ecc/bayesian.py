@@ -455,7 +455,8 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         )
         tree.attrs["sampler"] = self.sampler
         tree.attrs["approximate"] = int(self.sampler == "advi")
-        tree.attrs["clusters_matched"] = int(not (independent and several))
+        one = settings.n_clusters == 1  # which is the same in all chains
+        tree.attrs["clusters_matched"] = int(one or not (independent and several))
         weigh = independent and several
         if self.checks:
             tree["log_likelihood"] = pointwise_log_likelihood(
@@ -467,7 +468,7 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
                 # Chains from starts of their own that found one solution share their clusters.
                 same = float(found["cluster_agreement"].min()) > _SAME_CLUSTER
                 tree.attrs["clusters_matched"] = int(
-                    same and not several_solutions(mode_report(tree))
+                    one or (same and not several_solutions(mode_report(tree)))
                 )
             tree["invariants"] = invariants(
                 tree,

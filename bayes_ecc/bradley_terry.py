@@ -13,7 +13,7 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 
 from bayes_ecc.checks import check_choice, check_flag, check_positive
-from bayes_ecc.comparisons import Comparisons, OutcomeCounts
+from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.contrasts import (
     CONTRASTS,
     check_comparisons,
@@ -22,6 +22,7 @@ from bayes_ecc.contrasts import (
     contrast_status,
     warn_of_open_contrasts,
 )
+from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.errors import ConvergenceWarning, InputError, NotFittedError
 from bayes_ecc.ties import (
     TIES,

@@ -6,12 +6,11 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from numbers import Real
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, DTypeLike, NDArray
-from scipy import sparse
+from numpy.typing import ArrayLike, NDArray
 
 from bayes_ecc.checks import check_choice, check_count
 from bayes_ecc.coding import (
@@ -27,6 +26,7 @@ from bayes_ecc.coding import (
     read_scores,
     refuse_rows,
 )
+from bayes_ecc.counts import OutcomeCounts, Rows, count_margins, count_wins
 from bayes_ecc.errors import InputError
 from bayes_ecc.random import RandomState, as_generator
 from bayes_ecc.ties import TIES, Ties
@@ -36,53 +36,6 @@ IntArray = NDArray[np.intp]
 
 
 _SCORE_CELLS = 4_000_000  # pairs of models x queries held at once while drawing from a score table
-
-
-class OutcomeCounts(NamedTuple):
-    """Wins per query: all that a Bradley-Terry likelihood needs of comparisons.
-
-    The log-likelihood of an outcome y between two models is y log p + (1 - y) log(1 - p), linear
-    in y; a tie or a soft outcome is therefore a fraction of a win for either side. Where ties have
-    a likelihood of their own (`bayes_ecc.ties`), a tie is a whole win each way and `tie_weight`
-    counts it; soft outcomes remain fractions.
-
-    Attributes
-    ----------
-    matrix : scipy.sparse.csr_array, shape (n_queries, n_columns)
-        Weight of the wins of `winner[c]` over `loser[c]` on each query.
-    winner, loser : ndarray of int, shape (n_columns,)
-        Model codes; only pairs with at least one win have a column.
-    direction : ndarray of int, shape (n_columns,), or None
-        1 where the winner was shown second, -1 where first; None where order is not looked at.
-    tie_weight : ndarray of float, shape (n_queries,), or None
-        Weight of the ties on each query; None where ties are half-wins.
-
-    Examples
-    --------
-    >>> from bayes_ecc import Comparisons
-    >>> data = Comparisons.from_arrays(
-    ...     [0, 0], [0, 0], [1, 1], [1.0, 0.5], queries=["q"], models=["a", "b"]
-    ... )
-    >>> counts = data.outcome_counts()
-    >>> counts.matrix.toarray().tolist(), counts.winner.tolist(), counts.loser.tolist()
-    ([[0.5, 1.5]], [0, 1], [1, 0])
-    """
-
-    matrix: sparse.csr_array
-    winner: IntArray
-    loser: IntArray
-    direction: IntArray | None = None
-    tie_weight: FloatArray | None = None
-
-    @property
-    def has_margins(self) -> bool:
-        """Whether margins are more than differences of strengths."""
-        return self.direction is not None or self.tie_weight is not None
-
-    def times(self, power: float, dtype: DTypeLike = np.float64) -> OutcomeCounts:
-        """Give the same with all weights multiplied by a number."""
-        ties = None if self.tie_weight is None else (power * self.tie_weight).astype(dtype)
-        return self._replace(matrix=(power * self.matrix).astype(dtype), tie_weight=ties)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -526,26 +479,6 @@ class Comparisons:
         >>> data.outcome_counts(per_query_mean=True).matrix.toarray().tolist()
         [[0.5, 0.5]]
         """
-        weight = self.weight
-        if per_query_mean:
-            weight = weight / self.query_weight[self.query]
-        if ties != "half" or order_effect:
-            return self._margin_counts(weight, ties, order_effect)
-        second_wins, first_wins = self.outcome > 0, self.outcome < 1
-        winner = np.concatenate([self.second[second_wins], self.first[first_wins]])
-        loser = np.concatenate([self.first[second_wins], self.second[first_wins]])
-        value = np.concatenate(
-            [(weight * self.outcome)[second_wins], (weight * (1 - self.outcome))[first_wins]]
-        )
-        row = np.concatenate([self.query[second_wins], self.query[first_wins]])
-        keys, column = np.unique(winner * self.n_models + loser, return_inverse=True)
-        matrix = sparse.csr_array(
-            sparse.coo_array((value, (row, column)), shape=(self.n_queries, len(keys)))
-        )
-        return OutcomeCounts(matrix, keys // self.n_models, keys % self.n_models)
-
-    def _margin_counts(self, weight: FloatArray, ties: Ties, order_effect: bool) -> OutcomeCounts:
-        """Count wins with directions, ties as whole wins each way, or both."""
         check_choice("ties", ties, TIES)
         if order_effect and not self.ordered:
             raise InputError(
@@ -553,31 +486,14 @@ class Comparisons:
                 "comes first means nothing in them. Use order_effect=False, or mark comparisons "
                 "whose order was seen by the judge with ordered=True."
             )
-        to_second, to_first = self.outcome, 1 - self.outcome
-        tie_weight = None
-        if ties == "rao_kupper":
-            tied = self.outcome == 0.5
-            to_second, to_first = np.where(tied, 1.0, to_second), np.where(tied, 1.0, to_first)
-            tie_weight = np.bincount(self.query, weight * tied, self.n_queries)
-        winner = np.concatenate([self.second, self.first])
-        loser = np.concatenate([self.first, self.second])
-        shown_second = np.repeat([1, 0], len(self)) if order_effect else np.zeros_like(winner)
-        value = np.concatenate([weight * to_second, weight * to_first])
-        used = np.concatenate([to_second > 0, to_first > 0])
-        row = np.concatenate([self.query, self.query])[used]
-        key = ((winner * self.n_models + loser) * 2 + shown_second)[used]
-        keys, column = np.unique(key, return_inverse=True)
-        matrix = sparse.csr_array(
-            sparse.coo_array((value[used], (row, column)), shape=(self.n_queries, len(keys)))
-        )
-        pairs, direction = keys // 2, 2 * (keys % 2) - 1
-        return OutcomeCounts(
-            matrix,
-            pairs // self.n_models,
-            pairs % self.n_models,
-            direction if order_effect else None,
-            tie_weight,
-        )
+        weight = self.weight
+        if per_query_mean:
+            weight = weight / self.query_weight[self.query]
+        rows = Rows(self.query, self.first, self.second, self.outcome, weight)
+        shape = self.n_queries, self.n_models
+        if ties == "half" and not order_effect:
+            return count_wins(rows, *shape)
+        return count_margins(rows, *shape, ties=ties, order_effect=order_effect)
 
     # ---------------------------------------------------------------- subsets
 

@@ -10,7 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from bayes_ecc.comparisons import Comparisons, OutcomeCounts
+from bayes_ecc.comparisons import Comparisons
+from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.errors import DataWarning, InputError
 
 type FloatArray = NDArray[np.floating[Any]]

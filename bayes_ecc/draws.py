@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from bayes_ecc.checks import check_count
-from bayes_ecc.comparisons import OutcomeCounts
+from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.errors import DataWarning, InputError
 from bayes_ecc.inference import Signals, log_evidence, mean_win_probability
 from bayes_ecc.intervals import Interval, equally_weighted, sorted_interval

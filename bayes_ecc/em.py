@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from bayes_ecc.bradley_terry import PairLayout, check_scale, fit_strengths, margin_layout
-from bayes_ecc.comparisons import Comparisons, OutcomeCounts
+from bayes_ecc.comparisons import Comparisons
+from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.inference import log_evidence, softmax_rows
 from bayes_ecc.ties import MarginLayout, Margins, Ties, fit_margins
 

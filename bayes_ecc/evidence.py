@@ -26,7 +26,8 @@ from scipy.special import gammaln, logsumexp
 from tqdm.auto import tqdm
 
 from bayes_ecc.checks import check_count, check_not_negative
-from bayes_ecc.comparisons import Comparisons, OutcomeCounts
+from bayes_ecc.comparisons import Comparisons
+from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.errors import InputError
 from bayes_ecc.inference import log_evidence, mean_win_probability, read_signals, softmax_rows
 from bayes_ecc.posterior import Atoms, atoms, identifiers, training_data

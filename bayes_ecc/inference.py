@@ -21,8 +21,9 @@ from scipy.stats import rankdata
 
 from bayes_ecc.bradley_terry import win_probability_matrix
 from bayes_ecc.checks import check_choice
-from bayes_ecc.comparisons import Comparisons, OutcomeCounts
+from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.contrasts import check_rows
+from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.embeddings import unit_embeddings
 from bayes_ecc.errors import InputError, NotFittedError
 from bayes_ecc.posterior import Atoms, atoms, identifiers

@@ -18,7 +18,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from bayes_ecc.checks import check_count
-from bayes_ecc.comparisons import Comparisons, OutcomeCounts
+from bayes_ecc.comparisons import Comparisons
+from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.embeddings import SphereProjection
 from bayes_ecc.errors import InputError
 from bayes_ecc.ties import Margins

@@ -19,7 +19,7 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 from pytensor.tensor.variable import TensorVariable
 
-from bayes_ecc.comparisons import OutcomeCounts
+from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.errors import InputError
 
 type Tensor = TensorVariable[Any, Any]

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
-from bayes_ecc.comparisons import OutcomeCounts
+from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.errors import InputError
 from bayes_ecc.random import RandomState, as_generator
 

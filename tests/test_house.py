@@ -29,6 +29,7 @@ ROOMS = [
     "random",
     "coding",
     "ties",
+    "counts",
     "comparisons",
     "reading",
     "parquet",

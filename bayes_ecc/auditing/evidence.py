@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from bayes_ecc.auditing.source import Source
-from bayes_ecc.comparisons import Comparisons, OutcomeCounts
+from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.contrasts import contrast_status
+from bayes_ecc.counts import OutcomeCounts
 
 type FloatArray = NDArray[np.floating[Any]]
 type IntArray = NDArray[np.integer[Any]]

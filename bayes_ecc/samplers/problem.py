@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
-from bayes_ecc.comparisons import OutcomeCounts
+from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.errors import InputError
 from bayes_ecc.ties import log_tie_factor
 

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayes_ecc.bradley_terry import PairLayout
 from bayes_ecc.checks import check_choice, check_count
-from bayes_ecc.comparisons import Comparisons, OutcomeCounts
+from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.contrasts import check_rows
+from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.draws import Draws, read_draws
 from bayes_ecc.errors import InputError
 from bayes_ecc.inference import (

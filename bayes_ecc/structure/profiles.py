@@ -13,8 +13,9 @@ from scipy import sparse
 
 from bayes_ecc.bradley_terry import PairLayout, fit_strengths
 from bayes_ecc.checks import check_count, check_flag, check_positive
-from bayes_ecc.comparisons import Comparisons, OutcomeCounts
+from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.contrasts import check_comparisons, check_rows
+from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.errors import InputError
 from bayes_ecc.inference import PosteriorPredictions
 from bayes_ecc.random import RandomState, as_generator

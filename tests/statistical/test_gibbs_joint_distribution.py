@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse, special
 
-from bayes_ecc.comparisons import OutcomeCounts
+from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.samplers import (
     GibbsProblem,
     GibbsState,
