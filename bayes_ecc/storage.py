@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +20,13 @@ from bayes_ecc.errors import InputError
 from bayes_ecc.posterior import FORMAT_VERSION, atoms, training_data
 
 _LIBRARIES = ("numpy", "scipy", "xarray", "pymc", "pytensor", "nutpie")
+_SEAL = b"bayes_ecc sha256:"  # stands at the end of a file, behind what HDF5 reads
+_OF_DRAWS = ("strengths", "centroids", "weights", "tie_margin", "order_effect")
+_NEEDED = (  # for prediction, where a fit has it
+    *(("posterior", n) for n in _OF_DRAWS),
+    *(("constant_data", n) for n in ("concentration", "evidence_power", "probe_power")),
+    *(("constant_data", n) for n in ("projection_mean", "projection_axes")),
+)
 
 
 def data_fingerprint(comparisons: Comparisons, embeddings: ArrayLike) -> str:
@@ -136,6 +144,7 @@ def save_posterior(posterior: xr.DataTree, path: str | Path) -> Path:
         raise InputError(f"{target} cannot be written ({reason}); choose another place.") from None
     try:
         _described(posterior).to_netcdf(partial, engine="h5netcdf")
+        _seal(partial)
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
@@ -158,8 +167,8 @@ def load_posterior(path: str | Path) -> xr.DataTree:
     Raises
     ------
     InputError
-        If the file is missing, truncated, not a fit of this library, of a newer format, or holds
-        other training data than were saved.
+        If the file is missing, truncated, damaged, not a fit of this library, of a newer format,
+        or holds numbers that nothing can be predicted from or other training data than were saved.
 
     Examples
     --------
@@ -171,9 +180,20 @@ def load_posterior(path: str | Path) -> xr.DataTree:
     no-such-fit.nc does not exist; save a fit there first.
     """
     source = _path(path)
+    if any((source / f"queries.{suffix}").is_file() for suffix in ("parquet", "csv")):
+        raise InputError(
+            f"{source} is a data set, not a saved fit; `bayes-ecc fit {shlex.quote(str(source))} "
+            "--out FILE` makes a fit of it. Give that file."
+        )
+    if source.is_dir():
+        raise InputError(f"{source} is a folder; give the file of a saved fit in it.")
     if not source.is_file():
-        found = "is a folder" if source.is_dir() else "does not exist"
-        raise InputError(f"{source} {found}; save a fit there first.")
+        raise InputError(f"{source} does not exist; save a fit there first.")
+    if not _is_whole(source):
+        raise InputError(
+            f"{source} is damaged: its bytes are not those that were saved. Save the fit again, or "
+            "copy the file again from where it is whole."
+        )
     try:
         # Without a word on the dimensions of plain HDF5 files there would be a warning of theirs.
         with xr.open_datatree(source, engine="h5netcdf", phony_dims="access") as opened:
@@ -195,6 +215,14 @@ def load_posterior(path: str | Path) -> xr.DataTree:
             "upgrade bayes_ecc."
         )
     atoms(tree)
+    for group, name in _NEEDED:
+        values = tree[group].get(name)
+        bad = 0 if values is None else int((~np.isfinite(values.values)).sum())
+        if values is not None and bad:
+            raise InputError(
+                f"{source} holds {group}/{name} with {bad:,} of {values.size:,} numbers that are "
+                "not finite, so nothing can be predicted from it. Fit again and save that."
+            )
     saved = tree.attrs.get("data_fingerprint")
     if saved is not None and saved != _described(tree).attrs.get("data_fingerprint"):
         raise InputError(
@@ -202,6 +230,37 @@ def load_posterior(path: str | Path) -> xr.DataTree:
             "another); the file is damaged or was changed. Save the fit again."
         )
     return tree
+
+
+def _seal(path: Path) -> None:
+    """Put a checksum behind the file, where HDF5 does not look; who changes the file takes it off.
+
+    A reader of damaged HDF5 may go on without end, so whether a file is whole is told beforehand.
+    """
+    digest = _digest(path, path.stat().st_size)
+    with path.open("ab") as file:
+        file.write(_SEAL + digest)
+
+
+def _is_whole(path: Path) -> bool:
+    """Tell whether a file agrees with its checksum; one without is left to its reader."""
+    length = len(_SEAL) + hashlib.sha256().digest_size * 2
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size - length))
+        tail = file.read()
+    place = tail.rfind(_SEAL)  # of a file that was cut short, part of it may be left
+    return place < 0 or tail[place + len(_SEAL) :] == _digest(path, size - len(tail) + place)
+
+
+def _digest(path: Path, size: int) -> bytes:
+    """Hash the first bytes of a file."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while size and (part := file.read(min(size, 2**20))):
+            found.update(part)
+            size -= len(part)
+    return found.hexdigest().encode()
 
 
 def _path(path: str | Path) -> Path:

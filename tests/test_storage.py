@@ -22,6 +22,7 @@ from bayes_ecc import (
     InputError,
     load_posterior,
     predict_responsibilities,
+    save_bundle,
     save_posterior,
     simulate,
 )
@@ -107,6 +108,43 @@ def test_a_file_without_a_fingerprint_is_read(fit, tmp_path):
     with h5py.File(path, "r+") as file:
         del file.attrs["data_fingerprint"]
     xr.testing.assert_equal(load_posterior(path), fit.posterior_)
+
+
+# -------------------------------------------------------------------- damage
+
+
+@pytest.mark.parametrize("start", [96, 3000, -3000])
+def test_damaged_bytes_are_refused_before_they_are_read(fit, start, tmp_path):
+    path = save_posterior(fit.posterior_, tmp_path / "fit.nc")
+    content = bytearray(path.read_bytes())
+    content[start : start + 2000] = bytes(2000)
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"fit\.nc is damaged: its bytes are not those"):
+        load_posterior(path)
+
+
+def test_other_writers_may_change_attributes(fit, tmp_path):
+    path = save_posterior(fit.posterior_, tmp_path / "fit.nc")
+    with h5py.File(path, "r+") as file:
+        file.attrs["remark"] = "of ours"
+    assert load_posterior(path).attrs["remark"] == "of ours"
+
+
+@pytest.mark.parametrize("name", ["strengths", "centroids", "weights"])
+def test_numbers_that_predict_nothing_are_refused(fit, name, tmp_path):
+    posterior = fit.posterior_.copy(deep=True)
+    posterior["posterior"][name].values.reshape(-1)[1] = np.nan
+    path = save_posterior(posterior, tmp_path / "fit.nc")
+    with pytest.raises(InputError, match=rf"posterior/{name} with 1 of .* not finite"):
+        load_posterior(path)
+
+
+def test_a_data_set_is_no_fit(data, tmp_path):
+    folder = save_bundle(data.bundle(), tmp_path / "votes")
+    with pytest.raises(InputError, match=r"is a data set.*`bayes-ecc fit .*votes --out FILE`"):
+        load_posterior(folder)
+    with pytest.raises(InputError, match="is a folder; give the file of a saved fit"):
+        load_posterior(tmp_path)
 
 
 # -------------------------------------------------------------------- another process
