@@ -49,14 +49,18 @@ def read_signals(
     embeddings: ArrayLike | None,
     probes: Comparisons | None,
     queries: Iterable[Hashable] | None = None,
+    by_query: Iterable[str] = (),
 ) -> Signals:
     """Check embeddings and probes against each other and against the posterior.
+
+    Where nothing at all is said of the queries they are one, like any other. Whoever has tables
+    with a row a query beside the signals names them, `by_query`: one row would not be theirs.
 
     Raises
     ------
     InputError
         If neither is given to a fit that had embeddings, they do not belong to the same queries,
-        or `queries` are no identifiers.
+        `queries` are no identifiers, or it is not known which queries tables are of.
     """
     if embeddings is None and probes is None and posterior.embedded:
         raise InputError("Give embeddings, probes, or both; without them all queries look alike.")
@@ -95,8 +99,24 @@ def read_signals(
     if probes is not None:
         counts = posterior.outcome_counts(probes, per_query_mean=posterior.rule == "per_query_mean")
     if index is None:  # nothing is known: a query like any other
+        for name in by_query:
+            raise InputError(
+                f"{name} goes by query, and this fit, made without embeddings, reads nothing of "
+                "them that would tell which they are; name them, in the order of the rows: "
+                "queries=[...]."
+            )
         index = pd.RangeIndex(1)
     return Signals(index, unit, counts)
+
+
+def tables_by_query(**given: Any) -> list[str]:
+    """Name those arguments that hold a row a query, not one value a model or names of models."""
+    return [
+        name
+        for name, value in given.items()
+        if isinstance(value, pd.DataFrame)
+        or (value is not None and not isinstance(value, pd.Series) and np.ndim(value) > 1)
+    ]
 
 
 def log_evidence(

@@ -199,7 +199,9 @@ class _InnerProblem:
             order_effect=None if self.counts.direction is None else margins[1],
         )
         probes = split.probes if len(split.probes) else None
-        signals = read_signals(found, embeddings=self.held_out, probes=probes)
+        signals = read_signals(
+            found, embeddings=self.held_out, probes=probes, queries=split.scored.queries
+        )
         return {
             power: bt_loss(
                 win_probabilities(found.with_probe_power(power), signals, split.scored),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -331,13 +332,17 @@ class Onboarding:
         return summary.sel(llm=self.newcomer, drop=True)
 
     def win_probability(
-        self, embeddings: ArrayLike | None = None, *, probes: Comparisons | None = None
+        self,
+        embeddings: ArrayLike | None = None,
+        *,
+        probes: Comparisons | None = None,
+        queries: Iterable[Hashable] | None = None,
     ) -> xr.DataArray:
         """Predict the newcomer's chance to beat each old model on queries.
 
         Parameters
         ----------
-        embeddings, probes
+        embeddings, probes, queries
             What is known of the queries, as in `predict_responsibilities`; `probes` among the old
             models.
 
@@ -348,7 +353,7 @@ class Onboarding:
         Raises
         ------
         InputError
-            If neither is given or they do not fit the posterior.
+            If neither is given to a fit that had embeddings, or they do not fit the posterior.
 
         Examples
         --------
@@ -360,7 +365,7 @@ class Onboarding:
         >>> joining.win_probability(data.embeddings[:2]).dims
         ('query', 'llm')
         """
-        index, responsibilities = responsibilities_of(self._fit.atoms, embeddings, probes, None)
+        index, responsibilities = responsibilities_of(self._fit.atoms, embeddings, probes, queries)
         coords = {"query": identifiers(index), "llm": self.models.to_numpy(dtype=object)}
         chances = win_chances(
             self.strengths, self._ground.strengths, responsibilities, self._ground.share

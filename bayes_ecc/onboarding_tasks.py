@@ -219,12 +219,12 @@ class Readings(NamedTuple):
 def read_tests(task: NewcomerTask, posterior: xr.DataTree) -> Readings:
     """Read the test queries by their embeddings, and with probes among the old models."""
     few = read_old_fit(posterior).atoms
-    embeddings = task.old.test_embeddings
+    embeddings, queries = task.old.test_embeddings, task.test.queries
     return Readings(
         few.strengths,
         few.share,
         {
-            "embedding": responsibilities_of(few, embeddings, None, None)[1],
-            "embedding+probe": responsibilities_of(few, embeddings, task.old.probes, None)[1],
+            "embedding": responsibilities_of(few, embeddings, None, queries)[1],
+            "embedding+probe": responsibilities_of(few, embeddings, task.old.probes, queries)[1],
         },
     )

@@ -30,6 +30,7 @@ from bayes_ecc.inference import (
     mean_win_probability,
     read_signals,
     softmax_rows,
+    tables_by_query,
 )
 from bayes_ecc.posterior import Atoms, identifiers
 from bayes_ecc.quality import QualityCalibration
@@ -162,7 +163,13 @@ def probe_values(
             "Probes are valued by their two decisive outcomes, which this posterior, with a tie "
             "margin or an order effect, does not have; fit with ties='half' and no order effect."
         )
-    signals = read_signals(source, embeddings=embeddings, probes=probes, queries=queries)
+    signals = read_signals(
+        source,
+        embeddings=embeddings,
+        probes=probes,
+        queries=queries,
+        by_query=tables_by_query(costs=costs, available=available),
+    )
     pairs = Pairs.of(len(models))
     ties = _tie_rates(tie_rate, pairs, len(models))
     called, probed = _called(probes, models, pairs, len(signals.queries))

@@ -136,7 +136,9 @@ def fit_quality(
     """
     check_count("n_cells", n_cells)
     read = read_draws(posterior, draws=draws)
-    signals = read_signals(read.atoms, embeddings=embeddings, probes=probes, queries=queries)
+    signals = read_signals(
+        read.atoms, embeddings=embeddings, probes=probes, queries=queries, by_query=["scores"]
+    )
     table = align_scores(scores, signals.queries, read.atoms.models)
     known = ~np.isnan(table)
     if not known.any():

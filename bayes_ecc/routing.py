@@ -20,7 +20,7 @@ from bayes_ecc.checks import check_choice, check_not_negative
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.draws import Draws, query_blocks, read_draws
 from bayes_ecc.errors import InputError
-from bayes_ecc.inference import read_signals
+from bayes_ecc.inference import read_signals, tables_by_query
 from bayes_ecc.posterior import identifiers
 from bayes_ecc.quality import QualityCalibration
 from bayes_ecc.random import RandomState, as_generator
@@ -147,7 +147,13 @@ def route(
     if floor is not None and budget is not None:
         raise InputError("floor and budget are both given; a policy can go by one of them only.")
     read = read_draws(posterior, draws=draws)
-    signals = read_signals(read.atoms, embeddings=embeddings, probes=probes, queries=queries)
+    signals = read_signals(
+        read.atoms,
+        embeddings=embeddings,
+        probes=probes,
+        queries=queries,
+        by_query=tables_by_query(costs=costs, available=available),
+    )
     index, models = signals.queries, read.atoms.models
     cost = read_costs(costs, index, models)
     allowed = read_available(available, index, models)

@@ -37,7 +37,7 @@ from bayes_ecc.checks import check_count, check_positive
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.draws import Draws, QueryBlock, query_blocks, read_draws, responsibilities
 from bayes_ecc.errors import InputError
-from bayes_ecc.inference import Signals, read_signals
+from bayes_ecc.inference import Signals, read_signals, tables_by_query
 from bayes_ecc.posterior import identifiers
 from bayes_ecc.quality import align_scores
 
@@ -144,7 +144,11 @@ class ScoreModel:
         See `fit_score_model`.
         """
         signals = read_signals(
-            self.draws.atoms, embeddings=embeddings, probes=probes, queries=queries
+            self.draws.atoms,
+            embeddings=embeddings,
+            probes=probes,
+            queries=queries,
+            by_query=tables_by_query(observed=observed),
         )
         seen = self.read_observed(observed, signals)
         expected = np.concatenate(
@@ -197,7 +201,7 @@ def fit_score_model(
     posterior: xr.DataTree | Draws,
     scores: pd.DataFrame | ArrayLike,
     *,
-    embeddings: ArrayLike,
+    embeddings: ArrayLike | None = None,
     queries: Iterable[Hashable] | None = None,
     draws: int | None = 10,
     n_levels: int = 9,
@@ -217,10 +221,10 @@ def fit_score_model(
         From any estimator of this library.
     scores : pandas.DataFrame or array-like, shape (n_queries, n_models)
         Between 0 and 1, missing where a model was not run; read as by `fit_quality`.
-    embeddings : array-like, shape (n_queries, embedding_dim)
-        Of the training queries.
+    embeddings : array-like, shape (n_queries, embedding_dim), optional
+        Of the training queries. A fit without embeddings needs none.
     queries : iterable, optional
-        Their identifiers.
+        Their identifiers; needed where there are no embeddings.
     draws : int, optional
         Use at most so many draws of each chain.
     n_levels : int
@@ -260,15 +264,16 @@ def fit_score_model(
     """
     check_count("n_levels", n_levels, least=2)
     read = read_draws(posterior, draws=draws)
-    signals = read_signals(read.atoms, embeddings=embeddings, probes=None, queries=queries)
+    signals = read_signals(
+        read.atoms, embeddings=embeddings, probes=None, queries=queries, by_query=["scores"]
+    )
     table = align_scores(scores, signals.queries, read.atoms.models)
     check_unit(table, "scores", signals.queries)
     rows = ~np.isnan(table).all(axis=1)
     if not rows.any():
         raise InputError("scores holds no score of these queries; give some.")
     embedded = signals.embeddings
-    assert embedded is not None  # asked for above
-    signals = Signals(signals.queries[rows], embedded[rows], None)
+    signals = Signals(signals.queries[rows], None if embedded is None else embedded[rows], None)
     data = TrainingScores.of(table[rows])
     levels = np.linspace(-_SPAN, _SPAN, n_levels)
     ability = abilities(read.atoms.strengths, read.atoms.log_weights)

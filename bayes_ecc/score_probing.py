@@ -15,7 +15,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from bayes_ecc.comparisons import Comparisons
-from bayes_ecc.inference import Signals, read_signals
+from bayes_ecc.inference import Signals, read_signals, tables_by_query
 from bayes_ecc.posterior import identifiers
 from bayes_ecc.probing import Calls, Pairs, barred_pairs, label_values, read_calls
 from bayes_ecc.routing import pick
@@ -82,7 +82,13 @@ def score_probe_values(
     >>> bool((values["gain"] >= 0).all())
     True
     """
-    signals = read_signals(model.draws.atoms, embeddings=embeddings, probes=probes, queries=queries)
+    signals = read_signals(
+        model.draws.atoms,
+        embeddings=embeddings,
+        probes=probes,
+        queries=queries,
+        by_query=tables_by_query(observed=observed, costs=costs, available=available),
+    )
     seen, calls = _read_observed(model, signals, observed, costs, price, available)
     pairs = Pairs.of(len(model.draws.models))
     gains, nets = [], []
@@ -142,7 +148,13 @@ def route_observed(
     >>> routed["model"].values[0], routed["called"].values.tolist()
     ('llm_3', [True, False])
     """
-    signals = read_signals(model.draws.atoms, embeddings=embeddings, probes=probes, queries=queries)
+    signals = read_signals(
+        model.draws.atoms,
+        embeddings=embeddings,
+        probes=probes,
+        queries=queries,
+        by_query=tables_by_query(observed=observed, costs=costs, available=available),
+    )
     seen, calls = _read_observed(model, signals, observed, costs, price, available)
     score = np.concatenate([w @ model.success for _, w in model.blocks(signals, seen)]).astype(
         float

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from bayes_ecc import save_bundle, simulate
+from bayes_ecc import ECC, Bundle, save_bundle, simulate, start_onboarding
 from bayes_ecc.cli import main
 
 
@@ -49,6 +50,27 @@ def test_one_rule_alone_has_nothing_to_be_held_against(
     assert code == 0
     assert "As good as" not in shown
     assert "honest protocol" in shown
+
+
+def test_a_newcomer_is_tested_where_nothing_is_read_of_a_query(
+    tmp_path: Path,
+) -> None:
+    truth = simulate(n_queries=120, n_models=4, n_clusters=2, per_query=4, rng=2)
+    queries = pd.DataFrame({"query_id": truth.comparisons.queries})
+    bare = Bundle("bare", queries, comparisons=truth.comparisons.to_frame())
+    save_bundle(bare, tmp_path / "bare")
+    assert main(
+        ["onboard", str(tmp_path / "bare"), "--methods", "ecc", "--newcomers", "llm_1",
+         "--clusters", "2", "--budgets", "10", "--rules", "random",
+         "--json", str(tmp_path / "r.json")]
+    ) == 0  # fmt: skip
+    run = json.loads((tmp_path / "r.json").read_text())["runs"][0]
+    assert run["embedding"]["loss"] != run["embedding+probe"]["loss"]
+    fit = ECC(2, ridge=0.3, rng=0).fit(truth.comparisons.drop_models(["llm_1"]))
+    joining = start_onboarding(fit.posterior_, "llm_1", rng=0)
+    alike = joining.win_probability(queries=["a", "b"])
+    assert alike["query"].values.tolist() == ["a", "b"]
+    assert (alike.isel(query=0) == alike.isel(query=1)).all()
 
 
 @pytest.mark.parametrize(

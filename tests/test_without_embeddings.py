@@ -19,8 +19,13 @@ from bayes_ecc import (
     as_fitted,
     atoms,
     bt_loss,
+    fit_quality,
+    fit_score_model,
     load_posterior,
     predict_responsibilities,
+    probe_values,
+    route,
+    route_observed,
     save_bundle,
     save_posterior,
     simulate,
@@ -123,6 +128,32 @@ def test_queries_of_which_nothing_is_known_are_like_any_other(data: Simulation) 
     assert fit.predict_responsibilities().values.tolist() == [[0.5, 0.5]]
     summary = summarize_ranking(fit.posterior_)
     np.testing.assert_allclose(summary["win_probability"], one["win_probability"], atol=1e-5)
+
+
+def test_tables_by_query_need_the_queries_where_nothing_else_tells_them(data: Simulation) -> None:
+    fit = ECC(2, ridge=0.3, rng=0).fit(data.comparisons).posterior_
+    names = list(data.comparisons.models)
+    scores = pd.DataFrame(np.random.default_rng(0).random((4, 5)).round(), columns=names)
+    table = scores.set_axis(list("abcd"))
+    for learn in (fit_quality, fit_score_model):
+        with pytest.raises(InputError, match=r"scores goes by query.*queries=\[\.\.\.\]"):
+            learn(fit, scores)  # row 0 alone would have been read
+    quality = fit_quality(fit, table, queries=list("abcd"))
+    constant = float(np.mean(table.to_numpy()))
+    assert quality.predict(0.5) == pytest.approx(constant, abs=0.3)
+    model = fit_score_model(fit, table, queries=list("abcd"))
+    assert model.n_queries == 4
+    assert model.predict(queries=["x", "y"]).sizes["query"] == 2
+    with pytest.raises(InputError, match="observed goes by query"):
+        model.predict(observed=scores)
+    with pytest.raises(InputError, match="observed goes by query"):
+        route_observed(model, observed=scores.to_numpy())
+    with pytest.raises(InputError, match="costs goes by query"):
+        route(fit, costs=scores + 1)
+    with pytest.raises(InputError, match="available goes by query"):
+        probe_values(fit, available=np.ones((4, 5), dtype=bool))
+    assert route(fit, costs=np.ones(5), available=names[:2]).sizes["query"] == 1
+    assert route(fit, costs=table + 1, queries=list("abcd")).sizes["query"] == 4
 
 
 def test_embeddings_of_new_queries_are_refused_by_fits_without(data: Simulation) -> None:
