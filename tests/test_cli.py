@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,11 +19,25 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from bayes_ecc import ConvergenceWarning, DataWarning, save_bundle, simulate
+from bayes_ecc import (
+    ECC,
+    ConvergenceWarning,
+    DataWarning,
+    save_bundle,
+    save_posterior,
+    simulate,
+)
 from bayes_ecc.cli import COMMANDS, main
 from bayes_ecc.cli.demo import recovery, true_probability
 from bayes_ecc.cli.options import listed
-from bayes_ecc.cli.output import Column, definitions, format_table, short_warnings, write_json
+from bayes_ecc.cli.output import (
+    Column,
+    check_writable,
+    definitions,
+    format_table,
+    short_warnings,
+    write_json,
+)
 from bayes_ecc.evaluation import Fitted
 from bayes_ecc.splits import SIGNALS, draw_split
 
@@ -306,6 +321,81 @@ def test_bad_input_gets_one_clear_line(
     assert message in err
     assert "Traceback" not in err
     assert list((tmp_path / "empty").iterdir()) == []
+
+
+# -------------------------------------------------------------------- files not to be written over
+
+
+@pytest.fixture
+def kept(folder: str, tmp_path: Path) -> dict[str, Path]:
+    """A fit, a data set, an evaluation, a page and a CSV table, each of which may be dear."""
+    place = {name: tmp_path / name for name in ("fit.nc", "ev.json", "page.html", "votes.csv")}
+    data = simulate(n_queries=60, n_models=5, rng=0)
+    save_posterior(ECC(2, max_iter=500, rng=0).fit(data.comparisons).posterior_, place["fit.nc"])
+    place["ev.json"].write_text('{"methods": 1}')
+    place["page.html"].write_text("<!DOCTYPE html><p>mine")
+    place["votes.csv"].write_text("query_id,model_a\n")
+    place["text"] = tmp_path / "text"
+    place["text"].write_text("notes")
+    place["data"] = tmp_path / "data"
+    shutil.copytree(folder, place["data"])
+    place["link"] = tmp_path / "link"
+    place["link"].symlink_to(place["fit.nc"])
+    return place
+
+
+NOT_REPLACED = {
+    "its own input": (["rank", "{fit.nc}", "--cluster", "0", "--json", "{fit.nc}"], "reads"),
+    "its input by another name": (
+        ["rank", "{fit.nc}", "--cluster", "0", "--json", "{link}"],
+        "would be lost",
+    ),
+    "a fit by a page": (["report", "{fit.nc}", "--out", "{fit.nc}"], "would be lost"),
+    "an evaluation by a page": (
+        ["report", "{fit.nc}", "--evaluation", "{ev.json}", "--out", "{ev.json}"],
+        "would be lost",
+    ),
+    "a table by a fit": (["fit", "{data}", "--out", "{votes.csv}"], "ends in .nc"),
+    "a data set's table by a fit": (
+        ["fit", "{data}", "--out", "{data}/queries.parquet"],
+        "no place for a fit",
+    ),
+    "a data set's facts": (
+        ["evaluate", "{data}", "--json", "{data}/bundle.json"],
+        "belongs to a data set",
+    ),
+    "a fit by JSON": (["evaluate", "{data}", "--json", "{fit.nc}"], "no place for JSON"),
+    "a fit without a suffix by JSON": (["evaluate", "{data}", "--json", "{link}"], "is not JSON"),
+    "notes by JSON": (["route", "{data}", "--json", "{text}"], "is not JSON"),
+    "notes by a fit": (["fit", "{data}", "--out", "{text}"], "is not a fit"),
+    "notes by a page": (["report", "{fit.nc}", "--out", "{text}"], "is not HTML"),
+    "a page by JSON": (["onboard", "{data}", "--json", "{page.html}"], "ends in .json"),
+    "a new file of another kind": (["fit", "{data}", "--out", "{data}/new.csv"], "is no name"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_REPLACED)
+def test_what_is_not_a_result_of_the_same_kind_is_not_written_over(
+    case: str, kept: dict[str, Path], tmp_path: Path, capsys: Capture
+) -> None:
+    args, message = NOT_REPLACED[case]
+    places = {name: str(path) for name, path in kept.items()}
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    command = [re.sub(r"{(.*?)}", lambda name: places[name[1]], arg) for arg in args]
+    assert main(command) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert told.count("\n") == 1
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_a_result_replaces_one_of_its_own_kind(kept: dict[str, Path]) -> None:
+    check_writable(kept["fit.nc"], "--out", "fit")
+    check_writable(kept["ev.json"], "--json", "JSON")
+    check_writable(kept["page.html"], "--out", "HTML")
+    kept["text"].write_text("")
+    check_writable(kept["text"], "--out", "fit")  # nothing is lost with an empty file
+    assert kept["text"].read_text() == ""
 
 
 # -------------------------------------------------------------------- ends

@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     from bayes_ecc.folders import load_bundle
 
     if args.json is not None:
-        check_writable(args.json, "--json")
+        check_writable(args.json, "--json", "JSON", [args.bundle, args.frozen])
     check_frozen(args)
     bundle = load_bundle(args.bundle)
     splits = Splits.read(args, bundle)

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     from bayes_ecc.folders import load_bundle
     from bayes_ecc.storage import save_posterior
 
-    check_writable(args.out, "--out")
+    check_writable(args.out, "--out", "fit", [args.bundle])
     bundle = load_bundle(args.bundle)
     rng = np.random.default_rng(args.seed)
     from_table = bundle.scores is None or args.source == "comparisons"

@@ -154,7 +154,7 @@ def run(args: argparse.Namespace) -> int:
     from bayes_ecc.onboarding_study import study_onboarding
 
     if args.json is not None:
-        check_writable(args.json, "--json")
+        check_writable(args.json, "--json", "JSON", [args.bundle, args.frozen])
     check_frozen(args)
     bundle = load_bundle(args.bundle)
     is_model = bundle.models.__contains__

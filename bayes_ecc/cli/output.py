@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import mmap
 import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from bayes_ecc.errors import ConvergenceWarning, DataWarning, InputError
 
@@ -137,24 +138,108 @@ def short_warnings() -> Iterator[None]:
 # -------------------------------------------------------------------- files
 
 
-def check_writable(path: Path, option: str) -> None:
-    """Refuse a file that could not be written, before the work is done.
+type Kind = Literal["fit", "JSON", "HTML"]
+
+_SUFFIX: Mapping[Kind, str] = {"fit": ".nc", "JSON": ".json", "HTML": ".html"}
+_FOREIGN = frozenset(
+    {".csv", ".tsv", ".xlsx", ".parquet", ".npy", ".npz", ".jsonl", ".ipynb", ".md", ".py"}
+)
+
+
+def check_writable(path: Path, option: str, kind: Kind, inputs: Iterable[Path | None] = ()) -> None:
+    """Refuse a file that could not or should not be written, before the work is done.
+
+    Parameters
+    ----------
+    path : Path
+    option : str
+        What asks for it, to be named.
+    kind : {"fit", "JSON", "HTML"}
+        What will be written; only a file of the same kind is replaced.
+    inputs : iterable of Path
+        What the command reads: files, or folders.
 
     Raises
     ------
     InputError
-        If it is a folder, or its folder is not there or not to be written to.
+        If it is a folder, its folder is not there or not to be written to, it is one of the
+        inputs, part of a data set, or a file of another kind.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from bayes_ecc import InputError
+    >>> from bayes_ecc.cli.output import check_writable
+    >>> try:
+    ...     check_writable(Path("votes.csv"), "--out", "fit")
+    ... except InputError as error:
+    ...     print(error)
+    --out: votes.csv is no name for a fit; give a name that ends in .nc.
     """
     if path.is_dir():
         raise InputError(f"{option}: {path} is a folder; give a file.")
     if not path.parent.is_dir():
         raise InputError(f"{option}: there is no folder {path.parent}; create it first.")
+    if path.exists() and not path.is_file():  # a device or a pipe: nothing is lost
+        return
+    _check_free(path, option, kind, inputs)
     beside = path.with_name(path.name + ".partial")
     try:  # permissions alone do not tell: a file system may be read-only
         beside.touch()
         beside.unlink()
     except OSError:
         raise InputError(f"{option}: {path} cannot be written; choose another place.") from None
+
+
+def _check_free(path: Path, option: str, kind: Kind, inputs: Iterable[Path | None]) -> None:
+    """Refuse to write over what is not a result of the same kind."""
+    article = "a fit" if kind == "fit" else kind
+    for source in inputs:
+        if source is not None and path.exists() and source.exists() and path.samefile(source):
+            raise InputError(
+                f"{option}: {path} is what this command reads and would be lost; give another file."
+            )
+    if path.name == "bundle.json" and is_bundle(path.parent):
+        raise InputError(f"{option}: {path} belongs to a data set; give another file.")
+    others = _FOREIGN | {suffix for other, suffix in _SUFFIX.items() if other != kind}
+    if path.suffix.lower() in others:
+        what = "exists and is no place" if path.exists() else "is no name"
+        raise InputError(
+            f"{option}: {path} {what} for {article}; give a name that ends in {_SUFFIX[kind]}."
+        )
+    if path.is_file() and path.stat().st_size and not _is_of_kind(path, kind):
+        raise InputError(
+            f"{option}: {path} exists and is not {article}, so it is not replaced; give another "
+            "file, or remove it first."
+        )
+
+
+def _is_of_kind(path: Path, kind: Kind) -> bool:
+    """Look at a file's content, as far as that is cheap."""
+    try:
+        with path.open("rb") as file:
+            if kind == "fit":
+                if file.read(8) != b"\x89HDF\r\n\x1a\n":
+                    return False
+                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                    return content.find(b"bayes_ecc_version") >= 0
+            start = file.read(256).removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    except OSError:
+        raise InputError(f"{path} exists and cannot be read; give another file.") from None
+    return start.startswith((b"{", b"[") if kind == "JSON" else (b"<!doctype html", b"<html"))
+
+
+def is_bundle(folder: Path) -> bool:
+    """Tell whether a folder holds a data set.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from bayes_ecc.cli.output import is_bundle
+    >>> is_bundle(Path("no-such-folder"))
+    False
+    """
+    return any((folder / f"queries{suffix}").exists() for suffix in (".parquet", ".csv"))
 
 
 def write_json(result: Mapping[str, Any], path: Path) -> None:

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayes_ecc.cli.options import whole
-from bayes_ecc.cli.output import Column, format_table, paragraph, terminal_width, write_json
+from bayes_ecc.cli.output import (
+    Column,
+    check_writable,
+    format_table,
+    paragraph,
+    terminal_width,
+    write_json,
+)
 from bayes_ecc.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
     """Read the fit, rank, print the table."""
     from bayes_ecc.storage import load_posterior
 
+    if args.json is not None:
+        check_writable(args.json, "--json", "JSON", [args.fit])
     posterior = load_posterior(args.fit)
     if args.cluster is not None:
         table, title = _cluster(posterior, args.cluster)

@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     from bayes_ecc.report.held_out import DEFAULT_METHODS, evaluate_beside
     from bayes_ecc.storage import load_posterior
 
-    check_writable(args.out, "--out")
+    check_writable(args.out, "--out", "HTML", [args.fit, args.evaluation, *(args.bundle or [])])
     if args.evaluate and not args.bundle:
         raise InputError("--evaluate needs --bundle: the data to fit and to hold queries out of.")
     without_effect = [] if args.evaluate else given(args, _OF_EVALUATE)

@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
     from bayes_ecc.routing_study import study_routing
 
     if args.json is not None:
-        check_writable(args.json, "--json")
+        check_writable(args.json, "--json", "JSON", [args.bundle, args.frozen])
     check_frozen(args)
     bundle = load_bundle(args.bundle)
     if bundle.scores is None:
