@@ -109,13 +109,14 @@ def check_ties(source: Source) -> list[Finding]:
         if not tied:
             continue
         share = tied / total
+        what = plural(total, unit) + (f" of the {table.table}" if unit == "pair" else "")
         figures = {"table": table.table, "ties": tied, "of": total, "share": share}
         if tied == total:
             found.append(
                 Finding(
                     "ties",
                     "error",
-                    f"All {plural(total, unit)} of the {table.table} are ties.",
+                    f"All {what} are ties.",
                     "Nothing tells the models apart; no estimator can be fitted.",
                     "Check how outcomes or scores were read; add decisive comparisons.",
                     figures,
@@ -127,7 +128,7 @@ def check_ties(source: Source) -> list[Finding]:
             Finding(
                 "ties",
                 "warning" if many else "note",
-                f"{share:.1%} of {plural(total, unit)} of the {table.table} are ties.",
+                f"{share:.1%} of {what} are ties.",
                 "A tie says that two models are close, or that the query is too easy or too hard "
                 "for both; drawn from scores it is left out unless kept.",
                 "Check that scores are not rounded away or outcomes misread."
