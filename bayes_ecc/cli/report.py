@@ -77,7 +77,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         action="append",
         metavar="A,B",
         help="methods to evaluate, as `bayes-ecc evaluate` names them (default "
-        "global,ecc:auto,bayes)",
+        "global,ecc:auto,bayes, and labels:COLUMN with the first label column of 2 to 30 values)",
     )
     add_seed(methods, "of the first split to evaluate on (default 0)")
     methods.add_argument(
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     """Read the fit and the data, evaluate if asked to, write the report."""
     from bayes_ecc.folders import load_bundle
     from bayes_ecc.report import write_report
-    from bayes_ecc.report.held_out import DEFAULT_METHODS, evaluate_beside
+    from bayes_ecc.report.held_out import evaluate_beside
     from bayes_ecc.storage import load_posterior
 
     check_writable(args.out, "--out", "HTML", [args.fit, args.evaluation, *(args.bundle or [])])
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         evaluation = evaluate_beside(
             load_posterior(args.fit),
             load_bundle(args.bundle[0]),
-            listed(args.methods or [",".join(DEFAULT_METHODS)], lambda _: False),
+            listed(args.methods, lambda _: False) if args.methods else None,
             seeds=range(args.seed, args.seed + (args.seeds or 1)),
             progress=None,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -14,8 +15,10 @@ from bayes_ecc.auditing import Audit, audit
 from bayes_ecc.auditing.source import make_source
 from bayes_ecc.bundle import Bundle
 from bayes_ecc.comparisons import Comparisons
-from bayes_ecc.errors import InputError
+from bayes_ecc.errors import DataWarning, InputError
 from bayes_ecc.tables import ID
+
+_BORNE_OUT = 0.99  # of the comparisons, for a bundle to be the fit's: a few scores may be mended
 
 
 class Agreement(NamedTuple):
@@ -44,10 +47,19 @@ class Agreement(NamedTuple):
     left_out: tuple[str, ...]
     source: Literal["scores", "comparisons"]
 
+    @property
+    def same_data(self) -> bool:
+        """Whether the bundle bears out at least 99 % of what can be looked up in it."""
+        return self.looked_up > 0 and self.different <= (1 - _BORNE_OUT) * self.looked_up
+
 
 @dataclass(frozen=True, eq=False)
 class BundleFacts:
-    """A bundle, what an audit of it found, and how it agrees with the fit."""
+    """A bundle, what an audit of it found, and how it agrees with the fit.
+
+    Of a bundle that holds other data nothing is told of the fit's queries: that identifiers are the
+    same does not make queries the same.
+    """
 
     bundle: Bundle
     audit: Audit
@@ -57,14 +69,16 @@ class BundleFacts:
     def texts(self) -> pd.Series:
         """Texts by query identifier, written as text; without those that are missing."""
         queries = self.bundle.queries
-        if "text" not in queries.columns:
+        if "text" not in queries.columns or not self.agreement.same_data:
             return pd.Series([], index=pd.Index([], dtype=object), dtype=object)
         texts = pd.Series(queries["text"].to_numpy(dtype=object), index=queries[ID].map(str))
         return texts[[isinstance(text, str) and text.strip() != "" for text in texts]]
 
     def labels(self, queries: pd.Index) -> dict[str, pd.Series]:
         """Labels of queries, column by column; missing where a query has none."""
-        found = {}
+        found: dict[str, pd.Series] = {}
+        if not self.agreement.same_data:
+            return found
         rows = self.bundle.query_ids.map(str).get_indexer(queries.map(str))
         for label in make_source(self.bundle).labels:
             codes = np.where(rows >= 0, label.codes[rows], -1)
@@ -111,8 +125,21 @@ def look_at_bundle(bundle: Bundle, comparisons: Comparisons, posterior: xr.DataT
             f"(the fit's first is {comparisons.queries[0]!r}, the bundle's "
             f"{bundle.query_ids[0]!r}); give the data that were fitted."
         )
+    if agreement.different or not agreement.same_data:
+        found_in = f"{agreement.different:,} of {agreement.looked_up:,} comparisons of the fit are "
+        warnings.warn(
+            (f"{found_in}not borne out" if agreement.looked_up else "No comparison is known")
+            + f" by the bundle {bundle.name!r}; "
+            + (
+                "its texts and labels are shown, as no more than 1 % differ."
+                if agreement.same_data
+                else "its texts and labels are left out. Give the data that were fitted."
+            ),
+            DataWarning,
+            stacklevel=4,
+        )
     try:
-        found = audit(bundle, fit=posterior)
+        found = audit(bundle, fit=posterior if agreement.same_data else None)
     except InputError:  # its embeddings are others than the fit's, say: the data alone, then
         found = audit(bundle)
     return BundleFacts(bundle, found, agreement)

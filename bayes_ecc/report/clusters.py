@@ -63,12 +63,14 @@ def know_queries(
     return Queries(texts, {name: labels[name] for name in order}, agreement, typical)
 
 
-def clusters_section(reading: Reading, queries: Queries, pictures: Iterable[Figure]) -> Section:
-    """Tell of every cluster that holds queries."""
+def clusters_section(
+    reading: Reading, queries: Queries, pictures: Iterable[Figure], label: str | None = None
+) -> Section:
+    """Tell of every cluster that holds queries; `label` is a column that parts them as well."""
     occupied = reading.by_size()
     n_clusters = reading.responsibilities.shape[1]
     if n_clusters == 1:
-        return section("clusters", "The clusters", _one_alone(reading))
+        return section("clusters", "The clusters", _one_alone(reading, label))
     empty = n_clusters - len(occupied)
     typical, nobody = reading.typical(queries.typical), np.empty(0, np.intp)
     notes: list[Content] = []
@@ -116,17 +118,31 @@ def clusters_section(reading: Reading, queries: Queries, pictures: Iterable[Figu
     )
 
 
-def _one_alone(reading: Reading) -> Markup:
+def _one_alone(reading: Reading, label: str | None) -> Markup:
     wanted = (
         "several comparisons a query, or embeddings of the queries"
         if (reading.embeddings is None)
         else "a larger number of clusters, if the data bear it"
     )
-    return paragraph(
+    told = paragraph(
         "The fit has one cluster: one ranking for all queries, which is the one above. Kinds of "
         f"query on which LLMs rank otherwise take {wanted} (",
         tag("code", "bayes-ecc fit --clusters K"),
         ").",
+    )
+    if label is None:
+        return told
+    return join(
+        told,
+        paragraph(
+            "The data set has labels of its queries. The method ",
+            tag("code", isolated(f"labels:{label}")),
+            " gives each value of that column a ranking of its own, and ",
+            tag("code", "bayes-ecc evaluate BUNDLE --methods"),
+            " (or ",
+            tag("code", "bayes-ecc report --evaluate"),
+            ") tells whether that predicts better.",
+        ),
     )
 
 

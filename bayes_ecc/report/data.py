@@ -87,10 +87,17 @@ def _agreement(facts: BundleFacts, reading: Reading) -> Markup:
             f"{found.different:,} of {found.looked_up:,} comparisons of the fit are not borne out "
             "by it."
         )
+    if lines and not found.same_data:
+        lines.append(
+            "Its texts and labels are not shown below: that identifiers are the same does not "
+            "make queries the same."
+        )
     if lines:
         return callout(
-            "warn",
-            "These may not be the data that were fitted",
+            "warn" if found.same_data else "fail",
+            "These may not be the data that were fitted"
+            if found.same_data
+            else "These are not the data that were fitted",
             paragraph("The data set ", name, " and the fit differ."),
             bullets(lines),
         )

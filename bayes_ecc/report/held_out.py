@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from bayes_ecc.auditing.source import make_source
 from bayes_ecc.bundle import Bundle
 from bayes_ecc.checks import check_count
+from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError
 from bayes_ecc.evaluation import EvaluationSettings, check_method, evaluate
 from bayes_ecc.posterior import training_data
@@ -21,6 +23,7 @@ DEFAULT_METHODS = ("global", "ecc:auto", "bayes")
 """One global ranking, EM and the posterior, their settings chosen on training queries."""
 
 _TEST_SIZE = 0.2
+_KINDS = 30  # of query, at most, for a ranking each
 _OPTIONS = {
     "clusters": "n_clusters",
     "embedding-weight": "embedding_weight",
@@ -44,7 +47,7 @@ _OPTIONS = {
 def evaluate_beside(
     posterior: xr.DataTree,
     bundle: Bundle,
-    methods: Sequence[str] = DEFAULT_METHODS,
+    methods: Sequence[str] | None = None,
     *,
     seeds: Sequence[int] = (0,),
     progress: bool | None = False,
@@ -60,8 +63,8 @@ def evaluate_beside(
         The fit.
     bundle : Bundle
         The data that were fitted.
-    methods : sequence of str
-        As `bayes_ecc.evaluation.evaluate` takes them.
+    methods : sequence of str, optional
+        As `bayes_ecc.evaluation.evaluate` takes them; by default those of `default_methods`.
     seeds : sequence of int
         One split each.
     progress : bool or None
@@ -87,11 +90,13 @@ def evaluate_beside(
     >>> sorted(found["methods"])
     ['global', 'labels:capability']
     """
+    if methods is None:
+        methods = default_methods(bundle)
     for name in methods:
         check_method(name, bundle)
     comparisons, _ = training_data(posterior)
     agreement = compare_with_bundle(comparisons, bundle)
-    if not agreement.looked_up or agreement.different > agreement.looked_up / 2:
+    if not agreement.same_data:
         raise InputError(
             f"The bundle {bundle.name!r} does not hold the comparisons of the fit "
             f"({agreement.looked_up:,} could be looked up, {agreement.different:,} differ); give "
@@ -136,6 +141,59 @@ def evaluate_beside(
         protocol={"seeds": list(seeds), "exclude_models": excluded, "frozen": None, **drawing},
         progress=progress,
     )
+
+
+def usual_label(bundle: Bundle) -> str | None:
+    """Name the first label column that sorts queries into few kinds (2 to 30).
+
+    Examples
+    --------
+    >>> from bayes_ecc import simulate
+    >>> from bayes_ecc.report.held_out import usual_label
+    >>> usual_label(simulate(n_queries=200, rng=0).bundle())
+    'topic'
+    """
+    named = (label.name for label in make_source(bundle).labels if len(label.levels) <= _KINDS)
+    return next(named, None)
+
+
+def default_methods(bundle: Bundle) -> list[str]:
+    """Name the methods to compare: `DEFAULT_METHODS`, and one ranking a label where there are any.
+
+    Examples
+    --------
+    >>> from bayes_ecc import simulate
+    >>> from bayes_ecc.report.held_out import default_methods
+    >>> default_methods(simulate(n_queries=200, rng=0).bundle())
+    ['global', 'labels:topic', 'ecc:auto', 'bayes']
+    """
+    label = usual_label(bundle)
+    given = [] if label is None else [f"labels:{label}"]
+    return [DEFAULT_METHODS[0], *given, *DEFAULT_METHODS[1:]]
+
+
+def evaluate_first(comparisons: Comparisons, bundles: Sequence[Bundle]) -> str:
+    """Give the command that evaluates methods on the data of a fit, to be shown.
+
+    Where no query has two comparisons none can be a probe, which the command then says.
+
+    Examples
+    --------
+    >>> from bayes_ecc import simulate
+    >>> from bayes_ecc.report.held_out import evaluate_first
+    >>> evaluate_first(simulate(n_queries=60, rng=0).comparisons, [])
+    'bayes-ecc evaluate BUNDLE --methods global,ecc:auto,bayes --json result.json'
+    """
+    methods = default_methods(bundles[0]) if bundles else list(DEFAULT_METHODS)
+    words = ["bayes-ecc", "evaluate", "BUNDLE"]
+    if any("," in name for name in methods):  # a comma parts methods
+        words += [word for name in methods for word in ("--methods", name)]
+    else:
+        words += ["--methods", ",".join(methods)]
+    counts = np.bincount(comparisons.query, minlength=comparisons.n_queries)
+    if not (counts > 1).any():
+        words += ["--probes", "0"]
+    return shlex.join([*words, "--json", "result.json"])
 
 
 def evaluate_command(

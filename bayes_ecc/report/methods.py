@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bayes_ecc.bundle import Bundle
+from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError
 from bayes_ecc.reading import json_document
 from bayes_ecc.report.markup import Markup, isolated, join, tag
@@ -19,6 +21,7 @@ type Evaluation = Mapping[str, Any]
 
 SIGNALS = ("embedding", "probe", "embedding+probe")
 _LARGEST = 2**24  # bytes of a file with an evaluation; a hundred seeds make less
+_FIRST = "bayes-ecc evaluate BUNDLE --methods global,ecc:auto,bayes --json result.json"
 _MEANINGS = {
     "global": "one ranking for all queries: what every gain is measured against",
     "embedding": "clusters of the embeddings alone",
@@ -94,8 +97,43 @@ def _number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def methods_section(evaluation: Evaluation | None) -> Section:
-    """Compare methods, or say how to get there."""
+def doubts_of(
+    evaluation: Evaluation, comparisons: Comparisons, bundles: Sequence[Bundle]
+) -> list[str]:
+    """Say what speaks against an evaluation being of the data of a fit.
+
+    Its file holds the name of its data set and how much there was of what, no fingerprint: other
+    data of the same name and size are not found out.
+
+    Examples
+    --------
+    >>> from bayes_ecc import simulate
+    >>> from bayes_ecc.report.methods import doubts_of
+    >>> data = simulate(n_queries=60, n_models=5, rng=0)
+    >>> counts = [{"models": 6, "train_queries": 30, "test_queries": 10}]
+    >>> doubts_of({"protocol": {"counts": counts}}, data.comparisons, [])
+    ['It is of 6 LLMs, the fit of 5.']
+    """
+    protocol, doubts = evaluation["protocol"], []
+    name, known = protocol.get("bundle"), [bundle.name for bundle in bundles if bundle.name]
+    if isinstance(name, str) and name and known and name not in known:
+        doubts.append(f"It is of the data set {name!r}, not of {' or '.join(map(repr, known))}.")
+    counts = [count for count in protocol["counts"] if isinstance(count, Mapping)]
+    models = {count["models"] for count in counts if isinstance(count.get("models"), int)}
+    if other := sorted(models - {comparisons.n_models}):
+        doubts.append(f"It is of {other[0]:,} LLMs, the fit of {comparisons.n_models:,}.")
+    most = max([comparisons.n_queries, *(len(bundle.queries) for bundle in bundles)])
+    parts = [[count.get("train_queries"), count.get("test_queries")] for count in counts]
+    sizes = [sum(part) for part in parts if all(isinstance(one, int) for one in part)]
+    if bundles and sizes and max(sizes) > most:
+        doubts.append(f"It is of {max(sizes):,} queries, and there are {most:,}.")
+    return doubts
+
+
+def methods_section(
+    evaluation: Evaluation | None, doubts: Sequence[str] = (), first: str = _FIRST
+) -> Section:
+    """Compare methods, or say how to get there: `first` is the command to begin with."""
     title = "Methods on held-out comparisons"
     if evaluation is None:
         return section(
@@ -110,7 +148,7 @@ def methods_section(evaluation: Evaluation | None) -> Section:
                     "posterior on queries that were held out:"
                 ),
                 command(
-                    "bayes-ecc evaluate BUNDLE --methods global,ecc:auto,bayes --json result.json\n"
+                    f"{first}\n"
                     "bayes-ecc report FIT --out report.html --bundle BUNDLE "
                     "--evaluation result.json\n\n"
                     "bayes-ecc report FIT --out report.html --bundle BUNDLE --evaluate"
@@ -120,6 +158,13 @@ def methods_section(evaluation: Evaluation | None) -> Section:
     return section(
         "methods",
         title,
+        callout(
+            "fail",
+            "This may be an evaluation of other data",
+            paragraph(" ".join([*doubts, "Its figures say nothing of this fit, then."])),
+        )
+        if doubts
+        else None,
         [paragraph(line) for line in _heading(evaluation)],
         _table(evaluation),
         paragraph(

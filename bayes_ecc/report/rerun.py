@@ -34,6 +34,7 @@ def rerun_section(
     bundles: Sequence[str],
     evaluation: Evaluation | None,
     judged_in: str | None,
+    of_other_data: bool = False,
 ) -> Section:
     """Tell how to make the fit and the report again, from what, with which versions."""
     settings = settings_of_fit(posterior)
@@ -41,7 +42,7 @@ def rerun_section(
     fingerprint = fingerprint_of(posterior)
     contents: list[Content] = [
         tag("h3", "Commands"),
-        _commands(posterior, settings, fit, made_by, bundles, evaluation, judged_in),
+        _commands(posterior, settings, fit, made_by, bundles, evaluation, judged_in, of_other_data),
         tag("h3", "What it was made from"),
         terms(
             {
@@ -128,6 +129,7 @@ def _commands(
     bundles: Sequence[str],
     evaluation: Evaluation | None,
     judged_in: str | None,
+    of_other_data: bool,
 ) -> Markup:
     file = fit or "fit.nc"
     made, exact = fit_command(posterior, file, bundles[0] if bundles else None)
@@ -136,7 +138,10 @@ def _commands(
         report += ["--bundle", *bundles]
     lines = [made] if made else []
     if evaluation is not None and "--evaluate" not in (made_by or "").split():
-        lines.append(evaluate_command(evaluation, bundles[0] if bundles else None, judged_in))
+        judged_on = bundles[0] if bundles else None
+        if of_other_data:  # the file names its data set, without the way to it
+            judged_on = str(evaluation["protocol"].get("bundle") or "BUNDLE")
+        lines.append(evaluate_command(evaluation, judged_on, judged_in))
         report += ["--evaluation", judged_in or "result.json"]
     lines.append(made_by or shlex.join(report))
     if exact:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib import metadata
@@ -17,16 +18,23 @@ from bayes_ecc.auditing.findings import plural
 from bayes_ecc.bundle import Bundle
 from bayes_ecc.checks import check_count
 from bayes_ecc.diagnostics import Diagnosis
-from bayes_ecc.errors import InputError
+from bayes_ecc.errors import DataWarning, InputError
 from bayes_ecc.folders import load_bundle
 from bayes_ecc.posterior import atoms
 from bayes_ecc.report.bundles import BundleFacts, look_at_bundle, look_up_texts
 from bayes_ecc.report.clusters import Queries, clusters_section, know_queries
 from bayes_ecc.report.data import data_section
 from bayes_ecc.report.figures import cluster_figures, model_figures
+from bayes_ecc.report.held_out import evaluate_first, usual_label
 from bayes_ecc.report.llms import models_section
 from bayes_ecc.report.markup import Content, isolated, join, tag
-from bayes_ecc.report.methods import Evaluation, headline, methods_section, read_evaluation
+from bayes_ecc.report.methods import (
+    Evaluation,
+    doubts_of,
+    headline,
+    methods_section,
+    read_evaluation,
+)
 from bayes_ecc.report.page import page
 from bayes_ecc.report.parts import badge
 from bayes_ecc.report.reading import Reading, read_fit
@@ -154,10 +162,19 @@ def render_report(
     loaded = [one if isinstance(one, Bundle) else load_bundle(one) for one in sources]
     reading = read_fit(posterior)
     facts = [look_at_bundle(one, reading.comparisons, reading.few) for one in loaded]
+    theirs = [one.bundle for one in facts if one.agreement.same_data]
     audits = [one.audit for one in facts] or [audit(reading.comparisons)]
+    doubts = [] if judged is None else doubts_of(judged, reading.comparisons, loaded)
+    if doubts:
+        warnings.warn(
+            f"{judged_in or 'The evaluation'} may not be of the data that were fitted: "
+            f"{' '.join(doubts)} Give an evaluation of these data.",
+            DataWarning,
+            stacklevel=2,
+        )
     diagnosis = diagnosis_of(reading)
     queries = _queries(facts, reading, typical)
-    name = loaded[0].name if loaded else Path(file).name if file else "a fit"
+    name = theirs[0].name if theirs else Path(file).name if file else "a fit"
     shown = [one.name if isinstance(one, Bundle) else str(one) for one in sources]
     version = metadata.version("bayes_ecc")
     return page(
@@ -165,14 +182,19 @@ def render_report(
         if title is not None
         else f"Report on {name or (Path(file).name if file else 'a fit')}",
         _subtitle(reading, posterior, file),
-        _in_short(reading, audits, diagnosis, judged),
+        _in_short(reading, facts, audits, diagnosis, judged, doubts),
         [
             data_section(reading, facts, audits),
             models_section(reading, model_figures(reading) if figures else []),
-            clusters_section(reading, queries, cluster_figures(reading) if figures else []),
-            methods_section(judged),
+            clusters_section(
+                reading,
+                queries,
+                cluster_figures(reading) if figures else [],
+                next(filter(None, map(usual_label, theirs)), None),
+            ),
+            methods_section(judged, doubts, evaluate_first(reading.comparisons, theirs)),
             trust_section(reading, diagnosis),
-            rerun_section(posterior, file, command, shown, judged, judged_in),
+            rerun_section(posterior, file, command, shown, judged, judged_in, bool(doubts)),
         ],
         datetime.now(UTC),
         version,
@@ -229,7 +251,12 @@ def _subtitle(reading: Reading, posterior: xr.DataTree, file: str | None) -> Con
 
 
 def _in_short(
-    reading: Reading, audits: list[Audit], diagnosis: Diagnosis | None, judged: Evaluation | None
+    reading: Reading,
+    facts: list[BundleFacts],
+    audits: list[Audit],
+    diagnosis: Diagnosis | None,
+    judged: Evaluation | None,
+    doubts: list[str],
 ) -> dict[str, Content]:
     """Give the figures that a hurried reader takes away."""
     data, occupied = reading.comparisons, reading.by_size()
@@ -239,8 +266,12 @@ def _in_short(
     kind, words = verdict(reading, diagnosis)
     errors = sum(not one.ok for one in audits)
     warned = sum(found.severity == "warning" for one in audits for found in one.findings)
-    if errors:
+    if any(not one.agreement.same_data for one in facts):
+        audited = badge("fail", "not the data that were fitted")
+    elif errors:
         audited = badge("fail", "errors found")
+    elif any(one.agreement.different for one in facts):
+        audited = badge("warn", "differ from what was fitted")
     elif warned:
         audited = badge("warn", plural(warned, "warning"))
     else:
@@ -266,7 +297,9 @@ def _in_short(
         "Trust": badge(kind, words),
     }
     if judged is not None:
-        told["Gain on held-out comparisons"] = headline(judged)
+        told["Gain on held-out comparisons"] = join(
+            headline(judged), badge("fail", "of other data?") if doubts else None
+        )
     return told
 
 

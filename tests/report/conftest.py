@@ -25,6 +25,7 @@ from bayes_ecc import (
     BayesianECC,
     Bundle,
     ConvergenceWarning,
+    DataWarning,
     Simulation,
     simulate,
 )
@@ -353,14 +354,15 @@ def hostile() -> str:
         },
         "global": {"loss": 0.5},
     }
-    return render_report(
-        fit,
-        bundles=bundle,
-        evaluation=evaluation,
-        title=HOSTILE[0],
-        typical=70,
-        command=HOSTILE[1],
-    )
+    with pytest.warns(DataWarning, match="of the data set '<script>"):
+        return render_report(
+            fit,
+            bundles=bundle,
+            evaluation=evaluation,
+            title=HOSTILE[0],
+            typical=70,
+            command=HOSTILE[1],
+        )
 
 
 @pytest.fixture(scope="session")

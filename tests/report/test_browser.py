@@ -248,6 +248,18 @@ def test_page_never_scrolls_sideways(
         assert beyond == []
 
 
+def test_table_of_the_models_fits_a_small_desktop(opened: Opened, report: Path) -> None:
+    page = opened(report, width=1200, height=800)
+    box = "document.querySelector('[aria-label=LLMs]')"
+    assert page.run(f"{box}.scrollWidth <= {box}.clientWidth")
+    # also where every interval is as wide as can be
+    page.run(
+        f"{box}.querySelectorAll('td .quiet').forEach((one) => "
+        "{ one.textContent = '(0.55 to 10.55)'; })"
+    )
+    assert page.run(f"{box}.scrollWidth <= {box}.clientWidth")
+
+
 CONTRAST = """
 (() => {
   const number = (color) => color.match(/[\\d.]+/g).map(Number);

@@ -15,12 +15,13 @@ from bayes_ecc import (
     ECC,
     Bundle,
     Comparisons,
+    DataWarning,
     InputError,
     Simulation,
 )
 from bayes_ecc.report import render_report
 from bayes_ecc.report.bundles import compare_with_bundle
-from bayes_ecc.report.held_out import evaluate_beside
+from bayes_ecc.report.held_out import default_methods, evaluate_beside
 from bayes_ecc.report.reading import read_fit
 
 type PageReader = Callable[[str], Any]
@@ -100,12 +101,50 @@ def test_report_warns_of_a_bundle_that_differs(
     fine = read_page(render_report(scored_fit, bundles=bundle, figures=False)).text
     assert "comparisons of the fit agree with it" in fine
     assert "text of 1" in fine
+    place = np.argsort(scores[5])[-2:]  # the two best of one query change places: one pair
     changed = scores.copy()
-    changed[5] *= -1
-    text = read_page(render_report(scored_fit, bundles=bundle_of(changed), figures=False)).text
+    changed[5, place] = changed[5, place[::-1]]
+    changed = bundle_of(changed, [f"text of {i}" for i in range(40)])
+    with pytest.warns(DataWarning, match=r"1 of 240 .* not borne out by the bundle 'b'; its texts"):
+        page = render_report(scored_fit, bundles=changed, figures=False)
+    text = read_page(page).text
     assert "may not be the data that were fitted" in text
+    assert "Audit of the data differ from what was fitted" in text
+    assert "text of 1" in text
     with pytest.raises(InputError, match="none of the fit's 40 queries"):
         render_report(scored_fit, bundles=bundle_of(scores, first=100), figures=False)
+
+
+def test_of_other_data_nothing_is_told_of_queries(
+    scored: tuple[Bundle, Comparisons, np.ndarray], scored_fit: ECC, read_page: PageReader
+) -> None:
+    _, _, scores = scored
+    other = bundle_of(scores[::-1], [f"text of {i}" for i in range(40)])
+    other = dataclasses.replace(other, queries=other.queries.assign(kind=["x", "y"] * 20))
+    with pytest.warns(DataWarning, match="texts and labels are left out. Give the data"):
+        page = read_page(render_report(scored_fit, bundles=other, figures=False))
+    assert "Audit of the data not the data that were fitted" in page.text
+    assert "These are not the data that were fitted" in page.text
+    for told in ("text of 1", "mostly (kind)", "labels, which no fit sees"):
+        assert told not in page.text
+    with pytest.raises(InputError, match="does not hold the comparisons of the fit"):
+        evaluate_beside(scored_fit.posterior_, other, ["global"])
+
+
+def test_a_label_is_among_the_methods(
+    scored: tuple[Bundle, Comparisons, np.ndarray], read_page: PageReader
+) -> None:
+    bundle, comparisons, _ = scored
+    queries = bundle.queries.assign(part=np.linspace(0, 1, 40), kind=["x", "y"] * 20)
+    bundle = dataclasses.replace(bundle, queries=queries)
+    assert default_methods(bundle) == ["global", "labels:kind", "ecc:auto", "bayes"]
+    assert default_methods(scored[0]) == ["global", "ecc:auto", "bayes"]
+    alone = ECC(1, rng=0).fit(comparisons)
+    text = read_page(render_report(alone, bundles=bundle, figures=False)).text
+    assert "labels:kind gives each value of that column a ranking" in text
+    assert "--methods global,labels:kind,ecc:auto,bayes --json" in text
+    text = read_page(render_report(alone, bundles=scored[0], figures=False)).text
+    assert "labels:" not in text
 
 
 def test_of_two_bundles_the_first_tells_the_text(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shlex
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ import xarray as xr
 from bayes_ecc import (
     ECC,
     BayesianECC,
+    DataWarning,
     InputError,
     Simulation,
     stored_diagnosis,
@@ -232,6 +234,49 @@ def test_damaged_files_are_refused(tmp_path: Path, content: str) -> None:
     path.write_text(content, encoding="utf-8")
     with pytest.raises(InputError, match=re.escape(str(path))):
         read_evaluation(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "doubt"),
+    [
+        ({"bundle": "my votes"}, "It is of the data set 'my votes', not of "),
+        ({"counts": [{"models": 6}]}, "It is of 6 LLMs, the fit of 5."),
+        (
+            {"counts": [{"train_queries": 140, "test_queries": 11}]},
+            "It is of 151 queries, and there are 150.",
+        ),
+    ],
+)
+def test_evaluation_of_other_data_is_told(
+    em: ECC,
+    data: Simulation,
+    evaluation: dict[str, Any],
+    change: dict[str, Any],
+    doubt: str,
+    read_page: PageReader,
+) -> None:
+    found = json.loads(json.dumps(evaluation))
+    text = read_page(render_report(em, bundles=data.bundle(), evaluation=found, figures=False)).text
+    assert "other data" not in text
+    found["protocol"].update(change)
+    with pytest.warns(DataWarning, match=re.escape(doubt)):
+        made = render_report(em, bundles=data.bundle(), evaluation=found, figures=False)
+    text = read_page(made).text
+    assert "of other data?" in text.split("Data set ")[0]
+    assert f"This may be an evaluation of other data {doubt}" in text
+    name = found["protocol"]["bundle"]
+    assert f"bayes-ecc evaluate {shlex.quote(name)} --methods global" in text
+
+
+def test_first_evaluation_takes_no_probes_where_there_are_none(
+    data: Simulation, read_page: PageReader
+) -> None:
+    place = np.unique(data.comparisons.query, return_index=True)[1]
+    one_vote_each = np.isin(np.arange(len(data.comparisons)), place)
+    for votes, told in ((data.comparisons.rows(one_vote_each), True), (data.comparisons, False)):
+        text = read_page(render_report(ECC(1, rng=0).fit(votes), figures=False)).text
+        command = "--methods global,ecc:auto,bayes --probes 0 --json result.json"
+        assert (command in text) is told
 
 
 def test_missing_figures_leave_gaps(
