@@ -28,7 +28,7 @@ from bayes_ecc.ecc import ECC
 from bayes_ecc.errors import InputError
 from bayes_ecc.intervals import Interval, choose_interval
 from bayes_ecc.metrics import bt_loss, gain_interval, ranking_quality_gain
-from bayes_ecc.splits import SIGNALS, Signal, Split, predict_signal
+from bayes_ecc.splits import SIGNALS, Signal, Split, apart_from_probes, predict_signal
 
 type FloatArray = NDArray[np.floating[Any]]
 type Setting = float | Literal["auto"]
@@ -313,8 +313,8 @@ def evaluate(
         Ready for JSON. `protocol`: settings, counts, versions, kind of interval. `global`: mean
         `loss` and `ece` of the baseline. `methods`: for each name and signal `gain` (mean, sd,
         per_seed; percent), `gain_interval` (mean over seeds of each split's bootstrap bounds),
-        `gain_per_query`, `loss`, `loss_per_query`, `ece`; and `seconds` (of a fit with its
-        predictions), `n_iter` and the `settings` used.
+        `gain_per_query`, `gain_apart`, `loss`, `loss_per_query`, `ece` (see `judge`); and `seconds`
+        (of a fit with its predictions), `n_iter` and the `settings` used.
 
     Raises
     ------
@@ -409,7 +409,8 @@ def judge(
     -------
     dict of str to float
         `gain` (percent) with the bounds `low` and `high` of its bootstrap interval,
-        `gain_per_query`, `loss` (nats a comparison), `loss_per_query` and `ece`.
+        `gain_per_query`, `gain_apart` (on the comparisons that share no model with a probe of
+        their query; NaN if there are none), `loss` (nats a comparison), `loss_per_query` and `ece`.
 
     Examples
     --------
@@ -439,10 +440,18 @@ def judge(
         "gain_per_query": ranking_quality_gain(
             probability, baseline, split.scored, average="query"
         ),
+        "gain_apart": _gain_apart(probability, baseline, split),
         "loss": bt_loss(probability, split.scored),
         "loss_per_query": bt_loss(probability, split.scored, average="query"),
         "ece": expected_calibration_error(probability, split.scored),
     }
+
+
+def _gain_apart(probability: FloatArray, baseline: FloatArray, split: Split) -> float:
+    apart = apart_from_probes(split)
+    if not apart.any():
+        return float("nan")
+    return ranking_quality_gain(probability[apart], baseline[apart], split.scored.rows(apart))
 
 
 def _summary(tally: _Tally) -> dict[str, Any]:

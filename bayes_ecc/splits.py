@@ -253,6 +253,32 @@ def _split(
     )
 
 
+def apart_from_probes(split: Split) -> NDArray[np.bool_]:
+    """Mark the scored comparisons that share no model with a probe of their query.
+
+    Comparisons on one query that share a model are told by one and the same answer of it: on scores
+    of 0 and 1 a probe's winner has the query right, and beats or ties whatever else it is compared
+    with. What a probe tells of the *other* models shows in the comparisons marked here.
+
+    Returns
+    -------
+    ndarray of bool, shape (n_scored,)
+
+    Examples
+    --------
+    >>> from bayes_ecc import simulate
+    >>> from bayes_ecc.splits import apart_from_probes, draw_split
+    >>> split = draw_split(simulate(n_queries=100, n_models=8, rng=0).bundle())
+    >>> bool(0.3 < apart_from_probes(split).mean() < 0.8)
+    True
+    """
+    scored, probes = split.scored, split.probes
+    probed = np.zeros((scored.n_queries, scored.n_models), dtype=bool)
+    for side in (probes.first, probes.second):
+        probed[probes.query, side] = True
+    return ~(probed[scored.query, scored.first] | probed[scored.query, scored.second])
+
+
 def predict_signal(estimator: Any, split: Split, signal: Signal) -> FloatArray:
     """Predict a split's scored comparisons from the embedding, the probe, or both.
 

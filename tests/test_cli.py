@@ -180,12 +180,14 @@ def test_evaluate_prints_what_it_writes(folder: str, tmp_path: Path, capsys: Cap
     assert "numpy" in result["protocol"]["versions"]
     for name, figures in result["methods"].items():
         assert {"seconds", "n_iter", *SIGNALS} <= set(figures)
-        shown = re.search(rf"^{name} +(\S+) +(\S+) +(\S+) +(\S+ to \S+) +(\S+)", out, re.MULTILINE)
+        numbers = r" +(\S+)" * 4 + r" +(\S+ to \S+) +(\S+)"
+        shown = re.search(rf"^{name}{numbers}", out, re.MULTILINE)
         assert shown is not None
         gains = [figures[signal]["gain"]["mean"] for signal in SIGNALS]
         both = figures["embedding+probe"]
         assert list(shown.groups()) == [
             *(f"{gain:.1f}" for gain in gains),
+            f"{both['gain_apart']['mean']:.1f}",
             "{:.1f} to {:.1f}".format(*both["gain_interval"]),
             f"{both['gain']['sd']:.1f}",
         ]

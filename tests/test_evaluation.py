@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from bayes_ecc import Bundle, InputError, load_bundle, simulate
-from bayes_ecc.evaluation import EvaluationSettings, evaluate, fit_method
-from bayes_ecc.splits import SIGNALS, Split, draw_split, frozen_split
+from bayes_ecc.evaluation import EvaluationSettings, evaluate, fit_method, judge
+from bayes_ecc.splits import SIGNALS, Split, apart_from_probes, draw_split, frozen_split
 
 SETTINGS = EvaluationSettings(n_clusters=4, embedding_weight=1.0)
 
@@ -436,3 +436,27 @@ def test_chosen_settings_are_as_good_as_the_best_of_a_grid(
     assert chosen >= max(grid) - 1
     published = EvaluationSettings(CLUSTERS[name], embedding_weight=3.0, ridge=1.0)
     assert chosen > gain("ecc", published)
+
+
+def test_gain_apart_is_that_of_comparisons_without_a_probed_model():
+    bundle = simulate(n_queries=120, n_models=6, rng=3).bundle()
+    split = draw_split(bundle, n_probes=2)
+    probed = zip(split.probes.query, split.probes.first, split.probes.second, strict=True)
+    met = {(q, model) for q, *pair in probed for model in pair}
+    rows = zip(split.scored.query, split.scored.first, split.scored.second, strict=True)
+    apart = np.array([(q, i) not in met and (q, j) not in met for q, i, j in rows])
+    assert 0 < apart.mean() < 1
+    assert (apart_from_probes(split) == apart).all()
+    baseline = fit_method("global", split, bundle).predict("probe")
+    chances = np.random.default_rng(0).uniform(0.1, 0.9, len(split.scored))
+    happened = np.where(split.scored.outcome > 0.5, chances, 1 - chances)[apart]
+    global_ = np.where(split.scored.outcome > 0.5, baseline, 1 - baseline)[apart]
+    expected = 100 * (1 - np.log(happened).sum() / np.log(global_).sum())
+    assert judge(chances, baseline, split)["gain_apart"] == pytest.approx(expected)
+    bare = draw_split(bundle, n_probes=0)
+    none = judge(chances_of(bare), chances_of(bare), bare)
+    assert none["gain_apart"] == 0.0  # all of them are apart from no probe
+
+
+def chances_of(split):
+    return np.full(len(split.scored), 0.4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,14 @@ def report(result: Mapping[str, Any], width: int) -> str:
         Column("probe", gains("probe")),
         Column("both", gains("embedding+probe")),
         Column(
+            "apart",
+            [
+                "-" if math.isnan(gain := figures["gain_apart"]["mean"]) else f"{gain:.1f}"
+                for figures in both.values()
+            ],
+            spare=True,
+        ),
+        Column(
             f"{100 * interval['prob']:.0f}% interval",
             ["{:.1f} to {:.1f}".format(*figures["gain_interval"]) for figures in both.values()],
             spare=True,
@@ -130,6 +139,8 @@ def report(result: Mapping[str, Any], width: int) -> str:
         "global ranking's loss on held-out comparisons that the method saves (0 is no better)",
         "probe": "the same, if only the query's probes are read: comparisons known beforehand",
         "both": "the same, if both are read",
+        "apart": "the gain with both on comparisons that share no model with a probe of their "
+        "query: on those that do, the probe tells an answer more than a kind of query",
         "interval": "of the gain with both, by resampling test queries"
         + ("; mean of the seeds' bounds" if several else ""),
         "sd": "standard deviation over seeds of the gain with both"
