@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -188,3 +189,113 @@ def test_help_names_every_study(capsys: Capture) -> None:
     assert main(["study", "--help"]) == 0
     out = capsys.readouterr().out
     assert all(f"  {name} " in out for name in STUDIES)
+
+
+# ---------------------------------------------------------------- what would mislead
+
+
+def gain_lines(out: str, setting: str) -> list[list[str]]:
+    lines = out.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(setting))
+    rows = (line.split() for line in lines[start + 1 :])
+    return list(itertools.takewhile(lambda row: row and row[0][0].isdigit(), rows))
+
+
+def test_a_setting_varied_twice_has_all_its_values_and_one_value_is_shown(
+    scored: str, elsewhere: Path, capsys: Capture
+) -> None:
+    command = ["study", "grid", scored, *SMALL, "--methods", "ecc", "--seeds", "1"]
+    assert main([*command, "--vary", "ridge=0.1", "--vary", "ridge=1,0.1"]) == 0
+    assert [row[0] for row in gain_lines(capsys.readouterr().out, "ridge")] == ["0.1", "1"]
+    assert main([*command, "--vary", "ridge=3"]) == 0
+    assert [row[0] for row in gain_lines(capsys.readouterr().out, "ridge")] == ["3"]
+    assert set(pd.read_csv(elsewhere / "study-scored" / "grid.csv")["ridge"]) == {3}
+
+
+def test_a_grid_of_methods_and_settings_keeps_both_apart(scored: str, capsys: Capture) -> None:
+    command = ["study", "grid", scored, *SMALL, "--seeds", "1"]
+    assert main([*command, "--vary", "method=ecc,global", "--vary", "ridge=0.1,1"]) == 0
+    rows = gain_lines(capsys.readouterr().out, "ridge")
+    assert [(row[0], len(row)) for row in rows] == [("0.1", 3), ("1", 3)]
+
+
+def test_a_method_that_does_not_read_a_setting_has_no_best_value_of_it(
+    scored: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def quick(method: str, *rest: object) -> object:
+        return fit_method(method.partition(":")[0], *rest)  # type: ignore[arg-type]
+
+    fit_method = work_module.fit_method
+    monkeypatch.setattr(work_module, "fit_method", quick)
+    methods = ["--methods", "ecc:auto,ecc,global"]
+    assert main(["study", "ridge", scored, *SMALL, *methods, "--seeds", "1"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"Highest: ecc at [\d.]+\. ecc:auto does not read ridge \(it is chosen", out)
+    assert "global does not" not in out
+
+
+def test_more_comparisons_than_there_are_is_told(scored: str, capsys: Capture) -> None:
+    command = ["study", "grid", scored, *SMALL, "--methods", "ecc", "--seeds", "1"]
+    assert main([*command, "--vary", "per_query=3,50,999"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    found = re.search(r"per_query 50, 999: more than .* fitted were ([\d.]+) a training query", out)
+    assert found
+    assert 3 < float(found[1]) <= 10  # pairs of five models
+
+
+def test_one_vote_a_query_is_studied_without_probes(tmp_path: Path, capsys: Capture) -> None:
+    truth = simulate(n_queries=200, n_models=4, n_clusters=2, per_query=1, rng=2)
+    queries = pd.DataFrame({"query_id": truth.comparisons.queries})
+    for name, vectors in (("bare", None), ("vectors", truth.embeddings)):
+        votes = Bundle(name, queries, comparisons=truth.comparisons.to_frame(), embeddings=vectors)
+        folder = str(save_bundle(votes, tmp_path / name))
+        command = ["study", "main", folder, "--methods", "ecc", "--clusters", "2", "--seeds", "1"]
+        assert main(command) == 2
+        told = capsys.readouterr().err
+        assert "one comparison a query" in told
+        assert "--probes 0" in told
+        assert main([*command, "--probes", "0"]) == 0
+        assert re.search(r"^ecc +(-?\d+\.\d +)?-?\d+\.\d$", capsys.readouterr().out, re.MULTILINE)
+        table = pd.read_csv(f"study-{name}/main.csv")
+        assert table["n_scored"].tolist() == [40] * len(table)
+
+
+def test_data_without_embeddings_are_shown_by_what_is_read(tmp_path: Path, capsys: Capture) -> None:
+    truth = simulate(n_queries=100, n_models=4, n_clusters=2, per_query=3, rng=2)
+    queries = pd.DataFrame({"query_id": truth.comparisons.queries})
+    bare = Bundle("bare", queries, comparisons=truth.comparisons.to_frame())
+    folder = str(save_bundle(bare, tmp_path / "bare"))
+    assert main(["study", "ridge", folder, *SMALL, "--methods", "ecc", "--seeds", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "Gain, probe:" in out
+    assert len(gain_lines(out, "ridge")) == 6
+
+
+# ---------------------------------------------------------------- folders
+
+
+def test_a_data_set_is_no_folder_for_a_study(scored: str, votes: str, capsys: Capture) -> None:
+    before = {path: path.read_bytes() for path in Path(votes).iterdir()}
+    for data in (votes, scored):
+        assert main(["study", "comparisons", data, *SMALL, "--folder", votes]) == 2
+        assert "holds a data set" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in Path(votes).iterdir()}
+
+
+def test_tables_of_another_data_set_or_of_no_study_are_not_replaced(
+    scored: str, votes: str, tmp_path: Path, capsys: Capture
+) -> None:
+    command = [*SMALL, "--methods", "ecc", "--seeds", "1", "--folder", str(tmp_path / "kept")]
+    assert main(["study", "main", scored, *command]) == 0
+    table = tmp_path / "kept" / "main.csv"
+    before = table.read_bytes()
+    capsys.readouterr()
+    assert main(["study", "main", votes, *command]) == 2
+    told = capsys.readouterr().err
+    assert "is of the data set 'scored', not of 'votes'" in told
+    assert table.read_bytes() == before
+    assert main(["study", "probe_choice", votes, *command]) == 0  # no table is lost by this one
+    (tmp_path / "kept" / "ridge.csv").write_text("name,age\nada,36\n")
+    capsys.readouterr()
+    assert main(["study", "ridge", scored, *command]) == 2
+    assert "ridge.csv exists and is not the table of a study" in capsys.readouterr().err

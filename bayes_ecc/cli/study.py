@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from bayes_ecc.cli.output import (
     complain,
     definitions,
     format_table,
+    is_bundle,
     paragraph,
     terminal_width,
 )
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 ALL = "all"
 GRID = "grid"
 _NEEDING = ("encoders", "ood", "judges")  # more than a bundle
+
+_NEARLY = 0.9  # of the comparisons asked for: some queries always lack a few
 
 _STUDIES = """\
 studies, by what they vary:
@@ -165,6 +169,7 @@ def run(args: argparse.Namespace) -> int:
         folder = Path("study-" + re.sub(r"[^\w.-]+", "-", bundle.name))
     seeds = range(args.seed, args.seed + args.seeds)
     excluded = listed(args.exclude_models, lambda name: name in bundle.models)
+    _check_folder(folder, [study.name for study in studies], bundle.name)
     complain(f"note: finished cells and tables are kept in {folder}.")
     table = run_study(
         studies,
@@ -186,7 +191,13 @@ def run(args: argparse.Namespace) -> int:
     for study in studies:
         rows = table[table["study"] == study.name]
         _write_table(rows, folder / f"{study.name}.csv")
-        parts.append(report(study, summarize_study(rows), args.signal, width))
+        by = None
+        if study.name == GRID:  # what was asked for is shown, be it one value
+            by = shown_settings(rows, _varied(args.vary))
+        summary = summarize_study(rows, by)
+        parts.append(report(study, summary, args.signal, width, table.attrs["unread"]))
+        if "per_query" in summary.columns:
+            parts += [paragraph(note, width) for note in _shortfall(rows)]
     meanings = {
         "gain": "percentage of the global ranking's loss on held-out comparisons that the method "
         "saves; mean over seeds, with their standard deviation",
@@ -221,13 +232,14 @@ def chosen_studies(args: argparse.Namespace) -> list[Study]:
         if name == ALL:
             found += [s for s in STUDIES.values() if s.name not in _NEEDING or given[s.name]]
         elif name == GRID:
-            values = dict(_varied(args.vary))
+            values = _varied(args.vary)
             if not values:
                 raise InputError(
                     "The study grid varies what --vary names: --vary SETTING=A,B; settings are "
                     f"{', '.join(SETTINGS)}."
                 )
-            found.append(Study(GRID, "A grid of your own.", next(iter(values)), [values]))
+            varies = next((name for name in values if name != "method"), "method")
+            found.append(Study(GRID, "A grid of your own.", varies, [values]))
         else:
             found.append(find_study(name))
     if not found:
@@ -237,12 +249,16 @@ def chosen_studies(args: argparse.Namespace) -> list[Study]:
     return list({study.name: study for study in found}.values())
 
 
-def _varied(options: list[str]) -> Iterator[tuple[str, list[Any]]]:
+def _varied(options: list[str]) -> dict[str, list[Any]]:
+    """Read what a grid varies; of a setting named several times all values count."""
+    found: dict[str, list[Any]] = {}
     for option in options:
         name, equals, values = option.partition("=")
         if not equals or not values:
             raise InputError(f"--vary {option!r}: give a setting and its values, SETTING=A,B.")
-        yield name.strip().replace("-", "_"), [_value(v.strip()) for v in values.split(",")]
+        known = found.setdefault(name.strip().replace("-", "_"), [])
+        known += [one for one in (_value(v.strip()) for v in values.split(",")) if one not in known]
+    return found
 
 
 def _value(text: str) -> Any:
@@ -301,6 +317,39 @@ def _read_scores(path: Path) -> Any:
     return read_table(path)
 
 
+def _check_folder(folder: Path, studies: list[str], bundle: str) -> None:
+    """Refuse a folder whose files are not this bundle's studies, before the work is done."""
+    if is_bundle(folder):
+        raise InputError(f"--folder: {folder} holds a data set; give a folder of its own.")
+    for name in [*studies, *(["judge_agreement"] if "judges" in studies else [])]:
+        path = folder / f"{name}.csv"
+        if not path.exists():
+            continue
+        names, values = _first_rows(path)
+        if "bundle" not in names or not {"method", "seed"} <= set(names):
+            raise InputError(
+                f"--folder: {path} exists and is not the table of a study, so it is not replaced; "
+                "give another folder."
+            )
+        theirs = values.get("bundle")
+        if theirs is not None and theirs != bundle:
+            raise InputError(
+                f"--folder: {path} is of the data set {theirs!r}, not of {bundle!r}, and would be "
+                "replaced; give each data set a folder of its own."
+            )
+
+
+def _first_rows(path: Path) -> tuple[list[str], dict[str, str]]:
+    """Read the heading and the first row of a CSV table."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.reader(file)
+            names, first = next(rows, []), next(rows, [])
+    except (OSError, ValueError, csv.Error):
+        return [], {}
+    return names, dict(zip(names, first, strict=False))
+
+
 def _write_table(table: pd.DataFrame, path: Path) -> None:
     """Write a table as CSV, the whole of it or nothing."""
     partial = path.with_name(path.name + ".partial")
@@ -317,8 +366,41 @@ def _write_table(table: pd.DataFrame, path: Path) -> None:
 # -------------------------------------------------------------------- the report
 
 
-def report(study: Study, summary: pd.DataFrame, signal: str, width: int) -> str:
+def shown_settings(rows: pd.DataFrame, named: Collection[str]) -> list[str]:
+    """Give the settings that a grid names, and others that vary in its table."""
+    from bayes_ecc.studies import SETTINGS
+
+    return [
+        name
+        for name in SETTINGS
+        if name not in ("method", "seed") and (name in named or len(rows[name].unique()) > 1)
+    ]
+
+
+def _shortfall(rows: pd.DataFrame) -> Iterator[str]:
+    """Tell which numbers of comparisons a query were a good deal more than there were."""
+    asked = rows[rows["signal"].notna() & rows["per_query"].notna()]
+    had = (asked["n_train"] / asked["n_train_queries"]).groupby(asked["per_query"]).max()
+    short = had[had < _NEARLY * had.index.to_numpy(dtype=float)]
+    if len(short):
+        values = ", ".join(f"{value:g}" for value in short.index)
+        fitted = ", ".join(dict.fromkeys(f"{value:.3g}" for value in short))
+        yield (
+            f"per_query {values}: more than queries have to draw from; fitted were {fitted} a "
+            "training query on average."
+        )
+
+
+def report(
+    study: Study,
+    summary: pd.DataFrame,
+    signal: str,
+    width: int,
+    unread: Mapping[str, Mapping[str, list[str]]] | None = None,
+) -> str:
     """Write what a study found for a reader at a terminal: gains by what varies and by method."""
+    import numpy as np
+
     from bayes_ecc.studies import SETTINGS, best_of
 
     heading = paragraph(f"{study.name.upper()}: {study.question}", width)
@@ -328,6 +410,8 @@ def report(study: Study, summary: pd.DataFrame, signal: str, width: int) -> str:
     else:
         keys = [n for n in summary.columns if n in SETTINGS and n != "method"]
         across = "method"
+        known = list(dict.fromkeys(summary["signal"]))
+        signal = signal if signal in known else known[-1]  # of data without embeddings, say
         rows = summary[summary["signal"] == signal]
         heading += "\n" + paragraph(f"Gain, {signal}:", width)
     columns = [Column(name, [_shown(v) for v in cells]) for name, cells in _keys(rows, keys)]
@@ -338,10 +422,22 @@ def report(study: Study, summary: pd.DataFrame, signal: str, width: int) -> str:
         for name in dict.fromkeys(rows[across])
     ]
     parts = [heading, format_table(columns, width)]
+    alike = (unread or {}).get(study.name, {})
     if len(keys) == 1 and across == "method":
-        best = best_of(rows, keys[0]).items()
+        spread = rows.groupby("method")["gain"].agg(np.ptp)
+        told = rows[rows["method"].map(spread) > 0] if len(lines) > 1 else rows
+        best = best_of(told, keys[0]).items() if len(told) else []
         found = ", ".join(f"{method} at {_shown(value)}" for method, value in best)
-        parts.append(paragraph(f"Highest: {found}.", width))
+        parts += [paragraph(f"Highest: {found}.", width)] if found else []
+    for method, names in alike.items():
+        own = " (it is chosen on training queries)" if method.endswith(":auto") else ""
+        parts.append(
+            paragraph(
+                f"{method} does not read {' and '.join(names)}{own}: rows that differ in nothing "
+                "else are the same.",
+                width,
+            )
+        )
     return "\n".join(parts)
 
 

@@ -148,6 +148,11 @@ class Cell:
         return self.method.partition(":")[0]
 
     @property
+    def least_per_query(self) -> int:
+        """How many comparisons a query needs: one to score, and one more if any is set apart."""
+        return 2 if self.reading()["reserved"] else 1
+
+    @property
     def settings(self) -> EvaluationSettings:
         """What `fit_method` is given."""
         weight = self.embedding_weight
@@ -175,7 +180,10 @@ class Cell:
         names += ["judge", "per_query", "train_fraction", "tie_share"]
         if self.left_out:
             names += ["label", "left_out"]
-        return {name: getattr(self, name) for name in names}
+        found = {name: getattr(self, name) for name in names}
+        if self.least_per_query < 2:
+            found["least_per_query"] = self.least_per_query
+        return found
 
     def reading(self) -> dict[str, Any]:
         """Give the settings that decide which test comparisons are predicted, and from what."""
@@ -270,6 +278,40 @@ def grid_cells(
             if cell not in seen:
                 seen.add(cell)
                 yield cell
+
+
+def unread_settings(cells: Iterable[Cell]) -> dict[str, list[str]]:
+    """Tell which settings vary among cells without a say in what a method finds, by method.
+
+    Of a method that clusters: `global` and `labels` are known for reading none.
+
+    Examples
+    --------
+    >>> from bayes_ecc.studies.cells import Cell, unread_settings
+    >>> unread_settings(Cell(method, ridge=r) for method in ("ecc", "ecc:auto") for r in (0.1, 1.0))
+    {'ecc:auto': ['ridge']}
+    """
+    by_method: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if cell.kind not in ("global", "labels"):
+            by_method.setdefault(cell.method, []).append(cell)
+    found: dict[str, list[str]] = {}
+    for method, own in by_method.items():
+        for name in SETTINGS:
+            values = {getattr(cell, name) for cell in own}
+            if len(values) > 1 and not any(_reads(cell, name, values) for cell in own):
+                found.setdefault(method, []).append(name)
+    return found
+
+
+def _reads(cell: Cell, name: str, values: Iterable[Any]) -> bool:
+    """Tell whether another value of a setting makes another result."""
+    try:
+        others = [replace(cell, **{name: value}) for value in values]
+    except InputError:  # of no meaning beside the other settings
+        return True
+    own = (cell.training(), cell.reading())
+    return any((other.training(), other.reading()) != own for other in others)
 
 
 def _check_share(

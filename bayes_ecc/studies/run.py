@@ -18,7 +18,7 @@ from bayes_ecc.errors import DataWarning, InputError
 from bayes_ecc.evaluation import check_method
 from bayes_ecc.intervals import Interval, choose_interval
 from bayes_ecc.splits import SIGNALS
-from bayes_ecc.studies.cells import SETTINGS, Cell, grid_cells
+from bayes_ecc.studies.cells import SETTINGS, Cell, grid_cells, unread_settings
 from bayes_ecc.studies.data import Source, StudyData
 from bayes_ecc.studies.presets import Study, find_study
 from bayes_ecc.studies.store import Store, cell_identity, identity_key
@@ -101,7 +101,8 @@ def run_study(
         bounds `gain_low` and `gain_high`, `gain_per_query`, `loss`, `loss_per_query`,
         `loss_global` (nats), `ece`, and `seconds` of the fit with its predictions, `n_iter`,
         `converged`, counts, and `message`: what was warned of or refused. A cell that was refused
-        has one row without signal and figures.
+        has one row without signal and figures. ``attrs["unread"]`` tells, by study and method,
+        which settings were varied though the method does not read them: its rows are alike.
 
     Raises
     ------
@@ -131,7 +132,7 @@ def run_study(
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not numbers:
         raise InputError(f"seeds={seeds!r}: give one seed or more.")
-    rows = []
+    rows: list[tuple[str, Cell]] = []
     for one in listed:
         chosen = find_study(one) if isinstance(one, str) else one
         blocks: list[Mapping[str, Sequence[Any]]] = [
@@ -142,7 +143,13 @@ def run_study(
     for name in dict.fromkeys(cell.method for _, cell in rows):
         check_method(name, bundle)
     results = run_cells([cell for _, cell in rows], data, folder, n_jobs, progress)
-    return _table(rows, results, bundle.name)
+    table = _table(rows, results, bundle.name)
+    unread = {
+        name: unread_settings(cell for study, cell in rows if study == name)
+        for name in dict.fromkeys(name for name, _ in rows)
+    }
+    table.attrs["unread"] = {name: found for name, found in unread.items() if found}
+    return table
 
 
 def base_cell(bundle: Bundle, base: Mapping[str, Any] | None = None) -> Cell:

@@ -158,7 +158,13 @@ def _draw(bundle: Bundle, cell: Cell, per_query: int | None, seed: int) -> Compa
     """Draw all queries' first comparisons, ties among them as the cell wants."""
     limit = None if per_query is None else max(_DRAWN, per_query)
     rng = np.random.default_rng([seed, _PAIRS])
-    pool = bundle.draw_comparisons(per_query=limit, rng=rng)
+    table, least = bundle.comparisons, cell.least_per_query
+    if table is not None and least > 1 and not table["query_id"].duplicated().any():
+        raise InputError(
+            f"The bundle {bundle.name!r} has one comparison a query, so that nothing is left to "
+            "score beside a probe; take no probes (n_probes=0, --probes 0)."
+        )
+    pool = bundle.draw_comparisons(per_query=limit, min_per_query=least, rng=rng)
     ties = np.random.default_rng([seed, _TIES])
     if bundle.scores is None:
         pool = _shuffled(pool, rng)
@@ -167,7 +173,9 @@ def _draw(bundle: Bundle, cell: Cell, per_query: int | None, seed: int) -> Compa
         rank = _ranks(pool)
     elif cell.tie_share:
         tied_limit = None if limit is None else max(_TIED_POOL, limit)
-        mixed = bundle.draw_comparisons(per_query=tied_limit, ties="keep", rng=ties)
+        mixed = bundle.draw_comparisons(
+            per_query=tied_limit, ties="keep", min_per_query=least, rng=ties
+        )
         pool, rank = _mix_ties(pool, mixed, cell.tie_share, ties)
     else:
         rank = _ranks(pool)

@@ -193,10 +193,14 @@ def _read_with(fitted: Fitted, cell: Cell, split: Split, signal: Signal) -> Floa
 
 
 def _has(split: Split, signal: Signal) -> bool:
-    """Tell whether a signal can be read: without probes that of both is the embedding's."""
+    """Tell whether a signal can be read: without probes that of both is the embedding's.
+
+    Where there is neither, queries are all alike, and "embedding+probe" is what is read: nothing.
+    """
+    probed, embedded = len(split.probes) > 0, split.test_embeddings is not None
     if signal == "probe":
-        return len(split.probes) > 0
-    return split.test_embeddings is not None
+        return probed
+    return embedded or (signal == "embedding+probe" and not probed)
 
 
 def _refused(message: str) -> Result:
