@@ -17,6 +17,7 @@ from bayes_ecc.alignment import match_clusters
 from bayes_ecc.bradley_terry import BradleyTerry
 from bayes_ecc.calibration import expected_calibration_error
 from bayes_ecc.ecc import ECC
+from bayes_ecc.errors import InputError
 from bayes_ecc.metrics import gain_difference_interval, gain_interval, ranking_quality_gain
 from bayes_ecc.random import RandomState, as_generator
 from bayes_ecc.splits import SIGNALS, Split, predict_signal
@@ -100,7 +101,7 @@ def compare_em_and_posterior(
     Raises
     ------
     InputError
-        If an estimator cannot be fitted to the split.
+        If `split` is no split, or an estimator is none or cannot be fitted to it.
 
     Examples
     --------
@@ -118,6 +119,17 @@ def compare_em_and_posterior(
     >>> 0 <= result.agreement.same_best <= 1
     True
     """
+    if not isinstance(split, Split):
+        raise InputError(
+            f"split is a {type(split).__name__}; give what draw_split or frozen_split made of a "
+            "bundle. Fits and comparisons alone hold no test queries."
+        )
+    for name, estimator in (("em", em), ("posterior", posterior)):
+        if estimator is not None and not _can_be_fitted(estimator):
+            raise InputError(
+                f"{name} is a {type(estimator).__name__}; give an estimator such as "
+                f"{'ECC' if name == 'em' else 'BayesianECC'}(n_clusters=30), or None."
+            )
     from bayes_ecc.bayesian import BayesianECC  # brings PyMC, which takes seconds to import
 
     generator = as_generator(rng)
@@ -173,6 +185,12 @@ def compare_em_and_posterior(
         agreement=_agreement(fits["em"], fits["posterior"], split, predicted),
         em=fits["em"],
         posterior=fits["posterior"],
+    )
+
+
+def _can_be_fitted(estimator: Any) -> bool:
+    return isinstance(estimator, BaseEstimator) and {"n_clusters", "rng"} <= set(
+        estimator.get_params()
     )
 
 

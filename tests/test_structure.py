@@ -401,7 +401,9 @@ def test_gap_is_matched_by_names(truth):
     ("profiles", "message"),
     [
         ([[1.0, np.nan], [0.0, 0.0]], "missing values"),
-        ([1.0, 2.0], "1-dimensional"),
+        ([1.0, 2.0], "is 1-dimensional; give finite"),
+        ([["a", "b"]] * 2, "holds <U1, no numbers; give finite"),
+        ([[1.0, np.inf], [0.0, 0.0]], "infinite ones, 1 of 4; give finite"),
         ([["a", "b"]], "finite strengths"),
         ([[1.0, 2.0]], "two clusters"),
     ],
@@ -505,3 +507,10 @@ def test_warnings_point_at_the_caller(truth):
             truth.comparisons, pd.Series(truth.labels, index=truth.comparisons.queries)[:100], rng=0
         )
     assert [w.filename for w in caught] == [__file__]
+
+
+def test_unknown_clusters_are_named_plainly():
+    data = simulate(n_queries=60, n_models=5, rng=0)
+    labels = np.arange(data.comparisons.n_queries) % 3
+    with pytest.raises(InputError, match=r"has the cluster 2, .* \(0, 1\); give both"):
+        cross_cluster_gap(np.ones((2, 5)), data.comparisons, labels)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from numbers import Real
 from typing import Any, Literal
 
@@ -135,7 +135,13 @@ def plot_gain_curve(
     >>> plt.close(ax.figure)
     """
     check_axes(ax)
-    keys = [by] if isinstance(by, str) else list(by)
+    if isinstance(by, pd.DataFrame) or not isinstance(by, Iterable) or not (keys := list(by)):
+        raise InputError(
+            f"by is {'an empty' if isinstance(by, Sized) and not len(by) else 'a'} "
+            f"{type(by).__name__}; give the name of a column, or a list of names."
+        )
+    if isinstance(by, str):
+        keys = [by]
     check_columns(table, [x, y, *keys], numbers=[y])
     keys = [key for key in keys if key != x] or keys
     n_rows = len(table)
@@ -190,7 +196,9 @@ def plot_gain_curve(
     titles = {
         "sd": f"mean ± sd {several}",
         "range": f"mean and range {several}",
-        "interval": "bootstrap intervals over queries",
+        "interval": "bootstrap intervals over queries"
+        if {"study", "signal"} <= set(table.columns)  # a study's table, which says what they are
+        else "intervals of the table",
     }
     n_blank = n_rows - len(table)
     blank = f"{n_blank} row{'s' * (n_blank > 1)} without {y} left out" if n_blank else ""

@@ -34,7 +34,7 @@ from bayes_ecc.plots.style import (
     series_style,
     short_names,
 )
-from bayes_ecc.posterior import training_data
+from bayes_ecc.posterior import atoms, training_data
 from bayes_ecc.summaries import IntervalKind, summarize_strengths
 
 type FloatArray = NDArray[np.floating[Any]]
@@ -157,7 +157,8 @@ def plot_em_against_posterior(
     Raises
     ------
     InputError
-        If the fits are not of the same queries and LLMs, or of different numbers of clusters.
+        If the fits are not of the same queries and LLMs, or of different numbers of clusters, or
+        `em` has several draws and `posterior` has one.
 
     Examples
     --------
@@ -172,8 +173,14 @@ def plot_em_against_posterior(
     >>> plt.close(ax.figure)
     """
     check_axes(ax)
-    first, _ = tree_chain(_tree(em, "em"), None)
-    whole = _tree(posterior, "posterior")
+    one, whole = _tree(em, "em"), _tree(posterior, "posterior")
+    n_draws = [atoms(each).share.size for each in (one, whole)]
+    if n_draws[0] > 1 and n_draws[1] == 1:
+        raise InputError(
+            f"em has {n_draws[0]:,} draws and posterior has one: they are the wrong way round. "
+            "Give the point estimate first."
+        )
+    first, _ = tree_chain(one, None)
     second, which = tree_chain(whole, chain)
     order, shared = _matching(first, second)
     point = summarize_strengths(first)["mean"]
@@ -283,6 +290,11 @@ def _tree(source: Any, name: str) -> xr.DataTree:
 def _trace(name: str, given: Any) -> FloatArray:
     label = f"source[{name!r}]" if name else "source"
     found = getattr(given, "objective_", given)
+    if found is given and hasattr(given, "posterior_"):
+        raise InputError(
+            f"{label} is a {type(given).__name__}, which has no objective: it is sampled, not "
+            "optimised. Give a fitted ECC or its objective_."
+        )
     if found is given and hasattr(given, "fit"):
         raise NotFittedError(
             f"This {type(given).__name__} is not fitted yet, or has no objective_; call fit first."

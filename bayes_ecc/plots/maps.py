@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -87,7 +87,12 @@ def plot_overlap(
     check_axes(ax)
     check_choice("share", share, ("row", "column", "none"))
     values, rows, columns, own_names = _matrix(matrix)
-    names = own_names if names is None else names
+    if names is None:
+        names = own_names
+    elif isinstance(names, str) or not isinstance(names, Sequence) or len(names) != 2:
+        raise InputError(
+            f"names={names!r}: give two texts, what the rows are and what the columns are."
+        )
     order = _matched_columns(values) if match else np.arange(values.shape[1])
     values = values[:, order]
     if share != "none":

@@ -179,6 +179,11 @@ def plot_cluster_ranks(
     ['cluster 0', 'cluster 1']
     >>> plt.close(panels[0].figure)
     """
+    if "ax" in kwargs:
+        raise InputError(
+            "plot_cluster_ranks takes no ax: it draws several panels into a figure of its own. "
+            "Leave ax out, or draw one cluster into axes of yours with plot_ranks(..., item=, ax=)."
+        )
     check_count("most", most)
     check_count("columns", columns)
     summary, posterior = _ranking(source, None, None, level, prob, kind, draws)

@@ -121,7 +121,7 @@ def plot_responsibilities(
         posterior = as_posterior(source)
         summary = summarize_responsibilities(posterior, **settings)
     summary, which = one_chain(summary, chain, posterior)
-    name, one = chosen_item(summary, query)
+    name, one = chosen_item(summary, query, name="query")
     mean = one["mean"].values
     order = np.argsort(-mean, kind="stable")
     shown = order[: most if len(order) <= most else most - 1]

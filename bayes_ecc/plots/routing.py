@@ -182,7 +182,8 @@ def plot_cost_quality(
             low, high = bounds
             ax.vlines(router["cost"], low, high, colors="0.75", linewidths=1.0, zorder=1)
         look: dict[str, Any] = {"marker": MARKERS[j % len(MARKERS)], "markersize": 7.0}
-        look |= {"color": "black", "markerfacecolor": "white"} if j % 2 == 0 else {"color": GREY}
+        hollow = (j + j // len(MARKERS)) % 2 == 0  # the second time round, the other way
+        look |= {"color": "black", "markerfacecolor": "white"} if hollow else {"color": GREY}
         (entries[label],) = ax.plot(router["cost"], router["quality"], linestyle="", **look)
     unit = "calls" if by_calls else "in the data's own unit"
     finish(ax, x=f"mean cost per query ({unit})", y="mean score")

@@ -108,7 +108,9 @@ def one_chain(
     return summary.sel(chain=chain), f"chain {chain}"
 
 
-def chosen_item(summary: xr.Dataset, item: Hashable | None) -> tuple[str, xr.Dataset]:
+def chosen_item(
+    summary: xr.Dataset, item: Hashable | None, *, name: str = "item"
+) -> tuple[str, xr.Dataset]:
     """Choose a cluster or a query by its name; the only one if none is named.
 
     Raises
@@ -118,12 +120,15 @@ def chosen_item(summary: xr.Dataset, item: Hashable | None) -> tuple[str, xr.Dat
     """
     dim = item_dim(summary)
     known = summary[dim].values.tolist()
+    shown = ", ".join(map(repr, known[:8])) + (", ..." if len(known) > 8 else "")
     if item is None:
         if len(known) != 1:
-            raise InputError(f"The summary has {len(known)} values of {dim}; name one of them.")
+            raise InputError(
+                f"{name} is missing: there is more than one {dim} to draw ({len(known)}: {shown}); "
+                f"name one with {name}=."
+            )
         item = known[0]
     if item not in known:
-        shown = ", ".join(map(repr, known[:8])) + (", ..." if len(known) > 8 else "")
         raise InputError(f"{dim} {item!r} is not there; known are {shown}.")
     return f"{dim} {plain_text(item)}", summary.isel({dim: known.index(item)})
 

@@ -352,6 +352,15 @@ def check_columns(
 
     if not isinstance(table, pd.DataFrame):
         raise InputError(f"{name} must be a pandas DataFrame, not {type(table).__name__}.")
+    columns = list(columns)
+    for column in columns:
+        try:
+            hash(column)
+        except TypeError:
+            raise InputError(
+                f"{name}: a {type(column).__name__} stands where the name of a column belongs; "
+                f"its columns are {', '.join(map(str, table.columns)) or 'none'}."
+            ) from None
     missing = [column for column in columns if column not in table.columns]
     if missing:
         raise InputError(

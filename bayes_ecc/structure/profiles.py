@@ -62,11 +62,16 @@ def read_profiles(source: ProfilesLike) -> Profiles:
     if isinstance(source, pd.DataFrame):
         clusters, models = source.index, source.columns
     values = np.asarray(source)
-    if values.ndim != 2 or values.dtype.kind not in "fiu" or not np.isfinite(values).all():
+    wrong = ""
+    if values.ndim != 2:
+        wrong = f"is {values.ndim}-dimensional"
+    elif values.dtype.kind not in "fiu":
+        wrong = f"holds {values.dtype}, no numbers"
+    elif n_bad := int((~np.isfinite(values)).sum()):
+        wrong = f"has missing values or infinite ones, {n_bad:,} of {values.size:,}"
+    if wrong:
         raise InputError(
-            f"profiles is {values.ndim}-dimensional {values.dtype}"
-            f"{', with missing values' if values.dtype.kind == 'f' else ''}; give finite strengths "
-            "(clusters x models), a fit or its posterior."
+            f"profiles {wrong}; give finite strengths (clusters x models), a fit or its posterior."
         )
     if clusters is None:
         clusters = pd.RangeIndex(len(values))
@@ -207,7 +212,7 @@ def within_cluster_tau(
     folds : int
         At least 2.
     repeats : int
-        How often to cut anew.
+        How often to cut anew, at least once.
     soft : bool
         Let all queries with a responsibility take part, weighed by it; otherwise a query counts in
         its most responsible cluster.
@@ -336,9 +341,11 @@ def cross_cluster_gap(
     shares, clusters = _memberships(rows, partition, soft)
     place = read.clusters.get_indexer(clusters)
     if (place < 0).any():
+        known = read.clusters.tolist()
         raise InputError(
-            f"The partition has the cluster {clusters[place < 0][0]!r}, which is not among the "
-            f"profiles ({', '.join(map(str, read.clusters[:6]))}...); give both the same names."
+            f"The partition has the cluster {clusters[place < 0].tolist()[0]!r}, which is not "
+            f"among the profiles ({', '.join(map(repr, known[:6]))}"
+            f"{', ...' if len(known) > 6 else ''}); give both the same names."
         )
     by_profile = np.zeros((len(shares), len(read.clusters)))
     by_profile[:, place] = shares

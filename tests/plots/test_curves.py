@@ -173,3 +173,24 @@ def test_onboarding_curve_is_sorted_and_the_best_rank_on_top() -> None:
     assert (low, high) == ({10: 1, 20: 2, 40: 2}, {10: 9, 20: 6, 40: 4})
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
     assert texts == ["random", "chosen", "with all comparisons"]
+
+
+def test_tables_are_no_names_of_columns():
+    table = pd.DataFrame({"n": [1, 2], "gain": [1.0, 2.0], "method": ["a", "a"]})
+    with pytest.raises(InputError, match="a DataFrame stands where the name of a column belongs"):
+        plot_gain_curve(table, table)
+    for by, told in ((table, "by is a DataFrame"), (3, "by is a int"), ([], "by is an empty list")):
+        with pytest.raises(InputError, match=told):
+            plot_gain_curve(table, "n", by=by)
+
+
+def test_intervals_of_any_table_are_not_said_to_be_of_a_bootstrap():
+    table = pd.DataFrame({"n": [1, 2], "gain": [1.0, 2.0], "method": ["a", "a"]})
+    table = table.assign(gain_low=[0.0, 1.0], gain_high=[2.0, 3.0])
+    for given, title in (
+        (table, "intervals of the table"),
+        (table.assign(study="grid", signal="probe"), "bootstrap intervals over queries"),
+    ):
+        ax = plot_gain_curve(given, "n", band="interval")
+        assert ax.get_title(loc="left") == title
+        plt.close(ax.figure)

@@ -172,3 +172,20 @@ def test_fits_of_other_data_are_refused(data, em, around) -> None:
         with pytest.raises(InputError, match=message):
             plot_em_against_posterior(first, second, **(more[0] if more else {}))
     assert plt.get_fignums() == []
+
+
+def test_the_pair_the_wrong_way_round_is_refused(em, around):
+    with pytest.raises(InputError, match=r"em has 200 draws and posterior has one: .* wrong way"):
+        plot_em_against_posterior(around, em)
+
+
+def test_a_sampled_fit_has_no_objective(around):
+    class Sampled:
+        posterior_ = around
+
+        def fit(self): ...
+
+    with pytest.raises(InputError, match="source is a Sampled, which has no objective"):
+        plot_objective(Sampled())
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        plot_objective(ECC(2))

@@ -166,3 +166,9 @@ def test_maps_refuse_what_does_not_belong_together() -> None:
         with pytest.raises(InputError, match=message):
             call()
     assert plt.get_fignums() == []
+
+
+@pytest.mark.parametrize("names", [["a"], "ab", ("a", "b", "c"), 3])
+def test_names_of_an_overlap_are_two(names):
+    with pytest.raises(InputError, match=r"names=.* give two texts"):
+        plot_overlap(np.ones((3, 3)), names=names)

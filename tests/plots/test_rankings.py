@@ -170,7 +170,7 @@ def test_axes_given_are_used_and_no_figure_is_made(fake_posterior) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda p: plot_ranks(p), "has 3 values of cluster; name one"),
+        (lambda p: plot_ranks(p), "more than one cluster to draw .* name one with item="),
         (lambda p: plot_ranks(p, 12), r"cluster 12 is not there; known are 0, 1, 2"),
         (lambda p: plot_ranks(p, 0, ax="here"), "ax must be matplotlib Axes"),
         (lambda p: plot_ranks(p, 0, chain=0), "clusters are the same in all chains"),
@@ -202,3 +202,16 @@ def test_failed_checks_are_told_above_the_figure(fake_posterior) -> None:
         ax = plot_ranks(posterior, 0)
     title = ax.get_title(loc="left").replace("\n", " ")
     assert title == "cluster 0, approximate posterior; 2 checks of the fit failed"
+
+
+def test_several_panels_take_no_axes(fake_posterior):
+    ax = plt.subplots()[1]
+    for given in ("x", ax):
+        with pytest.raises(InputError, match="takes no ax: it draws several panels"):
+            plot_cluster_ranks(fake_posterior(), ax=given)
+    plt.close(ax.figure)
+
+
+def test_an_item_that_is_missing_is_named(fake_posterior):
+    with pytest.raises(InputError, match=r"item is missing.*cluster.*\(3: 0, 1, 2\).* item="):
+        plot_ranks(fake_posterior())

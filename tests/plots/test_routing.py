@@ -85,3 +85,16 @@ def test_wrong_input_is_refused(study, call, message) -> None:
     with pytest.raises(InputError, match=message):
         call(study)
     assert plt.get_fignums() == []
+
+
+def test_as_many_routers_as_there_may_be_look_different():
+    router = {"cost": 1.0, "calls": 1.0, "quality": 0.5}
+    study = {
+        "policies": {f"router {i}": router for i in range(16)},
+        "cost_quality": {"ecc": []},
+        "probing": {},
+    }
+    ax = plot_cost_quality(study)
+    looks = {(line.get_marker(), str(line.get_markerfacecolor())) for line in ax.lines}
+    assert len(looks) == len(ax.lines) == 16
+    plt.close(ax.figure)
