@@ -401,9 +401,9 @@ def test_gap_is_matched_by_names(truth):
     ("profiles", "message"),
     [
         ([[1.0, np.nan], [0.0, 0.0]], "missing values"),
-        ([1.0, 2.0], "is 1-dimensional; give finite"),
-        ([["a", "b"]] * 2, "holds <U1, no numbers; give finite"),
-        ([[1.0, np.inf], [0.0, 0.0]], "infinite ones, 1 of 4; give finite"),
+        ([1.0, 2.0], "is 1-dimensional float64; give finite"),
+        ([["a", "b"]] * 2, "is 2-dimensional <U1; give finite"),
+        ([[1.0, np.inf], [0.0, 0.0]], "float64, 1 of 4 missing values or infinite; give finite"),
         ([["a", "b"]], "finite strengths"),
         ([[1.0, 2.0]], "two clusters"),
     ],

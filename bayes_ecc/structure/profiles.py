@@ -62,16 +62,17 @@ def read_profiles(source: ProfilesLike) -> Profiles:
     if isinstance(source, pd.DataFrame):
         clusters, models = source.index, source.columns
     values = np.asarray(source)
-    wrong = ""
-    if values.ndim != 2:
-        wrong = f"is {values.ndim}-dimensional"
-    elif values.dtype.kind not in "fiu":
-        wrong = f"holds {values.dtype}, no numbers"
-    elif n_bad := int((~np.isfinite(values)).sum()):
-        wrong = f"has missing values or infinite ones, {n_bad:,} of {values.size:,}"
-    if wrong:
+    numeric = values.dtype.kind in "fiu"
+    n_bad = int((~np.isfinite(values)).sum()) if numeric else 1
+    if values.ndim != 2 or n_bad:
+        bad = (
+            f", {n_bad:,} of {values.size:,} missing values or infinite"
+            if numeric and n_bad
+            else ""
+        )
         raise InputError(
-            f"profiles {wrong}; give finite strengths (clusters x models), a fit or its posterior."
+            f"profiles is {values.ndim}-dimensional {values.dtype}{bad}; give finite strengths "
+            "(clusters x models), a fit or its posterior."
         )
     if clusters is None:
         clusters = pd.RangeIndex(len(values))
@@ -341,11 +342,11 @@ def cross_cluster_gap(
     shares, clusters = _memberships(rows, partition, soft)
     place = read.clusters.get_indexer(clusters)
     if (place < 0).any():
-        known = read.clusters.tolist()
+        unknown, known = clusters[place < 0].tolist()[0], read.clusters.tolist()
         raise InputError(
-            f"The partition has the cluster {clusters[place < 0].tolist()[0]!r}, which is not "
-            f"among the profiles ({', '.join(map(repr, known[:6]))}"
-            f"{', ...' if len(known) > 6 else ''}); give both the same names."
+            f"The partition has the cluster {unknown!r}, which is not among the profiles "
+            f"({', '.join(map(repr, known[:6]))}{', ...' if known[6:] else ''}); give both the same "
+            "names."
         )
     by_profile = np.zeros((len(shares), len(read.clusters)))
     by_profile[:, place] = shares
