@@ -283,6 +283,8 @@ def study_onboarding(
         check_choice(name, value, allowed)
     check_count("repeats", repeats)
     check_count("known", known, least=0)
+    if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
+        raise InputError(f"level={level!r}: give a probability between 0 and 1.")
     runs: list[dict[str, Any]] = []
     counts: list[dict[str, Any]] = []
     ranks: dict[str, dict[str, list[int]]] = {name: {} for name in methods}

@@ -73,6 +73,26 @@ def test_a_newcomer_is_tested_where_nothing_is_read_of_a_query(
     assert (alike.isel(query=0) == alike.isel(query=1)).all()
 
 
+def test_a_budget_that_cannot_be_spent_is_told(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "result.json"
+    assert main(
+        ["onboard", str(bundle), "--methods", "ecc", "--clusters", "2", "--budgets", "10,100000",
+         "--batch", "50", "--newcomers", "llm_0", "--rules", "random,published",
+         "--json", str(target)]
+    ) == 0  # fmt: skip
+    shown = " ".join(capsys.readouterr().out.split())
+    asked = {run["asked"] for run in json.loads(target.read_text())["runs"]}
+    most = max(asked)
+    assert asked == {10, most}
+    assert 10 < most <= 200
+    assert f"random {most} " in shown
+    assert f"As good as published with {most} " in shown
+    assert "--budgets 100000: more than can be asked for. A newcomer is compared once" in shown
+    assert shown.count("100000") == 1
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -81,7 +101,8 @@ def test_a_newcomer_is_tested_where_nothing_is_read_of_a_query(
         (["--budgets", "ten"], "whole number"),
         (["--newcomers", "gpt"], "gpt"),
         (["--rules", "best"], "rules='best'"),
-        (["--level", "2"], "prob"),
+        (["--level", "1.5"], "--level: '1.5': give a probability"),
+        (["--newcomers", "llm_1", "--exclude-models", "llm_1"], "--exclude-models leaves out"),
     ],
 )
 def test_it_refuses_in_one_line(

@@ -184,6 +184,7 @@ def test_refusals_say_what_is_allowed(compared: Any) -> None:
         ({"protocol": "none"}, "protocol='none'"),
         ({"newcomers": ["gpt"]}, "newcomer 'gpt'"),
         ({"repeats": 0}, "repeats=0"),
+        ({"level": 1.5}, r"level=1\.5: give a probability"),
     ):
         with pytest.raises(InputError, match=message):
             study_onboarding(bundle, [split], **{"methods": ["ecc"], **wrong})  # type: ignore[arg-type]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
-from bayes_ecc.cli.options import listed, number, whole
+from bayes_ecc.cli.options import listed, probability, whole
 from bayes_ecc.cli.output import (
     Column,
     check_writable,
@@ -26,6 +26,7 @@ from bayes_ecc.cli.protocol import (
     fit_settings,
     read_methods,
 )
+from bayes_ecc.errors import InputError
 
 _RULES = """\
 rules, by which the next comparisons are chosen:
@@ -130,7 +131,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     )
     study.add_argument(
         "--level",
-        type=number,
+        type=probability,
         default=0.9,
         metavar="P",
         help="probability of the rank intervals (default 0.9)",
@@ -159,6 +160,13 @@ def run(args: argparse.Namespace) -> int:
     bundle = load_bundle(args.bundle)
     is_model = bundle.models.__contains__
     splits = Splits.read(args, bundle)
+    newcomers = listed(args.newcomers, is_model) if args.newcomers else None
+    for name in newcomers or []:
+        if name in splits.excluded:
+            raise InputError(
+                f"--newcomers names {name!r}, which --exclude-models leaves out; take it from one "
+                "of the two."
+            )
     methods = read_methods(args.methods, "ecc,bayes", bundle)
     rules: Sequence[Rule] = RULES
     if args.rules:  # what is no rule is refused below
@@ -176,7 +184,7 @@ def run(args: argparse.Namespace) -> int:
         consider=args.consider,
         known=args.known,
         prior=args.prior,
-        newcomers=listed(args.newcomers, is_model) if args.newcomers else None,
+        newcomers=newcomers,
         repeats=args.repeats,
         level=args.level,
         details={"methods": methods, **splits.details()},
@@ -207,6 +215,7 @@ def report(result: Mapping[str, Any], width: int) -> str:
     for method, curves in result["curves"].items():
         parts += ["", format_table(_columns(method, result, curves), width)]
         parts.extend(_reached(method, result, width))
+    parts.extend(paragraph(note, width) for note in _shortfall(result))
     meanings = {
         "embedding": "median gain over the newcomers, in percent of the loss on their test "
         "comparisons of one global ranking that was given the same comparisons, if of a test "
@@ -230,13 +239,38 @@ def _columns(
     alone = [curves[rule][budget]["embedding"] for rule, budget in points]
     return [
         Column(method, [rule for rule, _ in points]),
-        Column("comparisons", [budget for _, budget in points]),
+        Column("comparisons", [_asked(result, method, *point) for point in points]),
         Column("embedding", [f"{one['gain']:.1f}" for one in alone]),
         Column("both", [f"{one['gain']:.1f}" for one in both]),
         Column("loss", [f"{one['loss']:.3f}" for one in both]),
         Column("covered", [f"{100 * one['coverage']:.0f}%" for one in intervals]),
         Column("width", [f"{one['width']:.1f}" for one in intervals]),
     ]
+
+
+def _asked(result: Mapping[str, Any], method: str, rule: str, budget: str | int) -> str:
+    """Tell how many comparisons were asked for at a budget, on average over newcomers."""
+    where = (method, rule, int(budget))
+    asked = [
+        run["asked"]
+        for run in result["runs"]
+        if (run["method"], run["rule"], run["budget"]) == where
+    ]
+    return f"{sum(asked) / len(asked):.0f}"
+
+
+def _shortfall(result: Mapping[str, Any]) -> Iterator[str]:
+    """Tell which budgets were more than could be asked for."""
+    short = [run for run in result["runs"] if run["asked"] < run["budget"]]
+    if short:
+        budgets = ", ".join(map(str, sorted({run["budget"] for run in short})))
+        few, many = min(run["asked"] for run in short), max(run["asked"] for run in short)
+        most = f"{many:,}" if few == many else f"{few:,} to {many:,}"
+        yield (
+            f"--budgets {budgets}: more than can be asked for. A newcomer is compared once on a "
+            f"training query, and only where an outcome is known: {most} comparisons. The tables "
+            "show how many were asked for, on average over newcomers."
+        )
 
 
 def _reached(method: str, result: Mapping[str, Any], width: int) -> list[str]:
@@ -247,11 +281,14 @@ def _reached(method: str, result: Mapping[str, Any], width: int) -> list[str]:
     for rule, by_signal in reached.items():
         if rule != "published":
             first = by_signal["embedding+probe"]["loss"]
-            when = f"with {first} comparisons" if first is not None else "not at all"
+            when = "not at all"
+            if first is not None:
+                when = f"with {_asked(result, method, rule, first)} comparisons"
             told.append(f"{rule} {when}")
     if not told:
         return []
-    text = f"As good as published with {end} (mean loss, both signals): {', '.join(told)}."
+    most = _asked(result, method, "published", end)
+    text = f"As good as published with {most} (mean loss, both signals): {', '.join(told)}."
     return [paragraph(text, width)]
 
 

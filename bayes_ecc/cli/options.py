@@ -34,6 +34,19 @@ def number(text: str) -> float:
     return value
 
 
+def probability(text: str) -> float:
+    """Read a number between 0 and 1, both excluded."""
+    try:
+        value = number(text)
+    except argparse.ArgumentTypeError:
+        value = math.nan
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: give a probability between 0 and 1, such as 0.9"
+        )
+    return value
+
+
 def number_or_auto(text: str) -> float | Literal["auto"]:
     """Read a finite number, or `auto`."""
     if text == "auto":
