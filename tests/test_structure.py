@@ -403,7 +403,7 @@ def test_gap_is_matched_by_names(truth):
         ([[1.0, np.nan], [0.0, 0.0]], "missing values"),
         ([1.0, 2.0], "is 1-dimensional float64; give finite"),
         ([["a", "b"]] * 2, "is 2-dimensional <U1; give finite"),
-        ([[1.0, np.inf], [0.0, 0.0]], "float64, 1 of 4 missing values or infinite; give finite"),
+        ([[1.0, np.inf], [0.0, 0.0]], "float64, 1 missing values or infinite ones; give finite"),
         ([["a", "b"]], "finite strengths"),
         ([[1.0, 2.0]], "two clusters"),
     ],
@@ -512,5 +512,5 @@ def test_warnings_point_at_the_caller(truth):
 def test_unknown_clusters_are_named_plainly():
     data = simulate(n_queries=60, n_models=5, rng=0)
     labels = np.arange(data.comparisons.n_queries) % 3
-    with pytest.raises(InputError, match=r"has the cluster 2, .* \(0, 1\); give both"):
+    with pytest.raises(InputError, match=r"has the cluster 2, .* \(0, 1\); use the same"):
         cross_cluster_gap(np.ones((2, 5)), data.comparisons, labels)

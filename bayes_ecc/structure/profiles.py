@@ -65,11 +65,7 @@ def read_profiles(source: ProfilesLike) -> Profiles:
     numeric = values.dtype.kind in "fiu"
     n_bad = int((~np.isfinite(values)).sum()) if numeric else 1
     if values.ndim != 2 or n_bad:
-        bad = (
-            f", {n_bad:,} of {values.size:,} missing values or infinite"
-            if numeric and n_bad
-            else ""
-        )
+        bad = f", {n_bad:,} missing values or infinite ones" if numeric and n_bad else ""
         raise InputError(
             f"profiles is {values.ndim}-dimensional {values.dtype}{bad}; give finite strengths "
             "(clusters x models), a fit or its posterior."
@@ -345,8 +341,7 @@ def cross_cluster_gap(
         unknown, known = clusters[place < 0].tolist()[0], read.clusters.tolist()
         raise InputError(
             f"The partition has the cluster {unknown!r}, which is not among the profiles "
-            f"({', '.join(map(repr, known[:6]))}{', ...' if known[6:] else ''}); give both the same "
-            "names."
+            f"({', '.join(map(repr, known[:6]))}{', ...' if known[6:] else ''}); use the same ones."
         )
     by_profile = np.zeros((len(shares), len(read.clusters)))
     by_profile[:, place] = shares
