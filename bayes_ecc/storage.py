@@ -216,9 +216,10 @@ def load_posterior(path: str | Path) -> xr.DataTree:
         )
     atoms(tree)
     for group, name in _NEEDED:
-        values = tree[group].get(name)
-        bad = 0 if values is None else int((~np.isfinite(values.values)).sum())
-        if values is not None and bad:
+        held = tree.children[group].to_dataset(inherit=False)
+        values = held[name].values if name in held else np.empty(0)
+        bad = int((~np.isfinite(values)).sum())
+        if bad:
             raise InputError(
                 f"{source} holds {group}/{name} with {bad:,} of {values.size:,} numbers that are "
                 "not finite, so nothing can be predicted from it. Fit again and save that."

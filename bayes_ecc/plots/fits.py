@@ -173,14 +173,14 @@ def plot_em_against_posterior(
     >>> plt.close(ax.figure)
     """
     check_axes(ax)
-    one, whole = _tree(em, "em"), _tree(posterior, "posterior")
-    n_draws = [atoms(each).share.size for each in (one, whole)]
+    point_fit, whole = _tree(em, "em"), _tree(posterior, "posterior")
+    n_draws = [atoms(each).share.size for each in (point_fit, whole)]
     if n_draws[0] > 1 and n_draws[1] == 1:
         raise InputError(
             f"em has {n_draws[0]:,} draws and posterior has one: they are the wrong way round. "
             "Give the point estimate first."
         )
-    first, _ = tree_chain(one, None)
+    first, _ = tree_chain(point_fit, None)
     second, which = tree_chain(whole, chain)
     order, shared = _matching(first, second)
     point = summarize_strengths(first)["mean"]

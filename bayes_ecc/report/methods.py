@@ -123,8 +123,8 @@ def doubts_of(
     if other := sorted(models - {comparisons.n_models}):
         doubts.append(f"It is of {other[0]:,} LLMs, the fit of {comparisons.n_models:,}.")
     most = max([comparisons.n_queries, *(len(bundle.queries) for bundle in bundles)])
-    parts = [[count.get("train_queries"), count.get("test_queries")] for count in counts]
-    sizes = [sum(part) for part in parts if all(isinstance(one, int) for one in part)]
+    parts = [(count.get("train_queries"), count.get("test_queries")) for count in counts]
+    sizes = [a + b for a, b in parts if isinstance(a, int) and isinstance(b, int)]
     if bundles and sizes and max(sizes) > most:
         doubts.append(f"It is of {max(sizes):,} queries, and there are {most:,}.")
     return doubts
