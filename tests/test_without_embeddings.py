@@ -275,3 +275,29 @@ def test_settings_are_chosen_for_queries_without_probes_where_that_is_asked_for(
     assert fit.settings_["probe_power"] == fit.settings_["evidence_power"]
     with pytest.raises(InputError, match="n_probes"):
         short(2, n_probes=-1).fit(truth.comparisons, truth.embeddings)
+
+
+def test_what_has_no_effect_without_embeddings_is_told(
+    arena: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["fit", str(arena), "--method", "ecc", "--clusters", "2", "--temperature", "0.1"]
+    command += ["--ridge", "1", "--out", str(tmp_path / "fit.nc")]
+    assert main(command) == 0
+    assert "--embedding-weight" not in capsys.readouterr().err
+    assert main([*command, "--embedding-weight", "3"]) == 0
+    told = capsys.readouterr().err
+    assert "note: --embedding-weight 3: without effect, as the data have no embeddings." in told
+    name = training_data(load_posterior(tmp_path / "fit.nc"))[0].queries[0]
+    assert main(["rank", str(tmp_path / "fit.nc"), "--query", name]) == 0
+    shown = capsys.readouterr().out
+    assert f"Query {name}, from its comparisons." in shown
+    assert main(["rank", str(arena), "--cluster", "0"]) == 2
+    assert "`bayes-ecc fit" in capsys.readouterr().err
+
+
+def test_settings_of_the_other_estimator_are_told(
+    arena: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["fit", str(arena), "--draws", "20", "--chains", "1", "--ridge", "0"]
+    assert main([*command, "--out", str(tmp_path / "fit.nc")]) == 0
+    assert "note: --ridge: without effect, being of --method ecc" in capsys.readouterr().err

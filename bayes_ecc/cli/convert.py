@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ examples:
 `bayes-ecc convert LAYOUT --help` tells a layout's options. Pickles are never loaded.
 """
 
+_OF_COMPARISONS = ("query_id", "model_a", "model_b", "winner", "outcome", "weight")
 _MANY = 12  # more names than these are counted, not listed
 
 
@@ -72,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     }
     loaded = layout.load(args.source, **given)
     folder = save_bundle(loaded.bundle, args.out, format=args.format)
-    print(report(loaded, folder, terminal_width()))
+    print(report(loaded, folder, terminal_width(), labels="labels" in layout.options))
     return 0
 
 
@@ -123,10 +126,10 @@ def _check_empty(folder: Path) -> None:
         raise InputError(f"{folder} {kind}; give a new or an empty folder.")
 
 
-def report(loaded: Loaded, folder: Path, width: int) -> str:
-    """Write what was read and what became of it."""
+def report(loaded: Loaded, folder: Path, width: int, *, labels: bool = False) -> str:
+    """Write what was read and what became of it; `labels` tells whether there is such an option."""
     bundle, counts = loaded.bundle, loaded.counts
-    labels = [str(name) for name in bundle.queries.columns if name not in ("query_id", "text")]
+    known = [str(name) for name in bundle.queries.columns if name not in ("query_id", "text")]
     tables = [
         f"{len(table):,} {what}"
         for table, what in (
@@ -142,9 +145,26 @@ def report(loaded: Loaded, folder: Path, width: int) -> str:
         f"{counts}.",
         f"{folder}: {size}, {', '.join(tables)}.",
         f"models: {_listed(list(bundle.models))}",
-        f"labels: {_listed(labels) or 'none'}; texts: {texts}",
+        f"labels: {_listed(known) or 'none'}; texts: {texts}",
+        *_beside(loaded, labels),
     ]
     return "\n".join(paragraph(line, width) for line in lines)
+
+
+def _beside(loaded: Loaded, labels: bool) -> Iterator[str]:
+    """Tell which columns stayed with the comparisons, and which of them could be labels."""
+    table = loaded.bundle.comparisons
+    if table is None:
+        return
+    others = [str(name) for name in table.columns if name not in _OF_COMPARISONS]
+    if not others:
+        return
+    yield f"columns that stay with the comparisons and are not read: {_listed(others)}"
+    same = (table.groupby("query_id")[others].nunique(dropna=False) <= 1).all()
+    fitting = [name for name in others if same[name]]
+    if labels and fitting:
+        options = " ".join(f"--labels {shlex.quote(name)}" for name in fitting[:_MANY])
+        yield f"What says something of a query is made a label of it with {options}"
 
 
 def _listed(names: list[str]) -> str:

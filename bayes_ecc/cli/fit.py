@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bayes_ecc.cli.options import add_seed, listed, number_or_auto, whole
+from bayes_ecc.cli.options import add_seed, given, listed, number_or_auto, whole
 from bayes_ecc.cli.output import check_writable, complain, paragraph, terminal_width
 from bayes_ecc.cli.protocol import add_bayes_options
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bayes_ecc.comparisons import Comparisons
 
 _CLUSTERS = 30
+_OF_ECC = ("embedding_weight", "temperature", "ridge")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -43,9 +44,9 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "kinds of query apart)",
     )
     ecc = parser.add_argument_group("ecc")
-    for name in ("embedding-weight", "temperature", "ridge"):
+    for name in _OF_ECC:
         ecc.add_argument(
-            f"--{name}", type=number_or_auto, default="auto", metavar="X", help="(default auto)"
+            f"--{name.replace('_', '-')}", type=number_or_auto, metavar="X", help="(default auto)"
         )
     add_bayes_options(parser)
     data = parser.add_argument_group("data")
@@ -97,6 +98,16 @@ def run(args: argparse.Namespace) -> int:
             "note: the data have no embeddings, so kinds of query are told apart by their "
             "comparisons alone."
         )
+        if args.method == "ecc" and args.embedding_weight not in (None, "auto", 0):
+            complain(
+                f"note: --embedding-weight {args.embedding_weight:g}: without effect, as the data "
+                "have no embeddings."
+            )
+    if args.method != "ecc" and given(args, _OF_ECC):
+        complain(
+            f"note: {', '.join(given(args, _OF_ECC))}: without effect, being of --method ecc, not of "
+            f"--method {args.method}."
+        )
     clusters = args.clusters or _number_of_clusters(bundle, comparisons)
     estimator = _estimator(args, clusters, rng).fit(comparisons, embeddings)
     estimator.posterior_.attrs["command"] = shlex.join(["bayes-ecc", *args.argv])
@@ -128,10 +139,11 @@ def _estimator(args: argparse.Namespace, clusters: int, rng: Any) -> Any:
 
         return ECC(
             clusters,
-            embedding_weight=args.embedding_weight,
-            temperature=args.temperature,
-            ridge=args.ridge,
             rng=rng,
+            **{
+                name: "auto" if getattr(args, name) is None else getattr(args, name)
+                for name in _OF_ECC
+            },
         )
     from bayes_ecc.bayesian import BayesianECC
 

@@ -95,7 +95,7 @@ def _cluster(posterior: xr.DataTree, cluster: int) -> tuple[xr.Dataset, str]:
 
 
 def _query(posterior: xr.DataTree, name: str) -> tuple[xr.Dataset, str]:
-    from bayes_ecc.posterior import as_fitted, training_data
+    from bayes_ecc.posterior import as_fitted, atoms, training_data
     from bayes_ecc.rankings import summarize_ranking
 
     comparisons, embeddings = training_data(posterior)
@@ -109,7 +109,8 @@ def _query(posterior: xr.DataTree, name: str) -> tuple[xr.Dataset, str]:
     summary = summarize_ranking(
         as_fitted(posterior), embeddings=embeddings[position], probes=comparisons.take(position)
     )
-    return summary.isel(query=0), f"Query {name}, from its embedding and its comparisons"
+    read = "its embedding and its comparisons" if atoms(posterior).embedded else "its comparisons"
+    return summary.isel(query=0), f"Query {name}, from {read}"
 
 
 def _text(posterior: xr.DataTree, text: str, encoder: str | None) -> tuple[xr.Dataset, str]:

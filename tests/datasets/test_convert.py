@@ -156,3 +156,24 @@ def test_counts_that_do_not_add_up_are_refused():
     with pytest.raises(InputError, match="do not add up"):
         Counts("rows", 3, 1, {"for no reason": 1})
     assert str(Counts("rows", 2, 2, {"never": 0})) == "2 rows read, 2 used, 0 dropped"
+
+
+def test_columns_that_are_not_read_are_told_and_how_to_make_labels_of_them(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "100")
+    (tmp_path / "votes.csv").write_text(
+        "query_id,model_a,model_b,winner,category,judge\n"
+        "q1,ada,bo,model_a,maths,x\nq1,bo,cy,tie,maths,y\nq2,ada,cy,model_b,law,x\n"
+    )
+    command = ["convert", "long_table", str(tmp_path / "votes.csv")]
+    assert main([*command, str(tmp_path / "one")]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "labels: none; texts: no" in told
+    assert "stay with the comparisons and are not read: category, judge" in told
+    assert told.endswith("is made a label of it with --labels category")  # judges differ on q1
+    assert main([*command, str(tmp_path / "two"), "--labels", "category"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "labels: category" in told
+    assert "not read: judge" in told
+    assert "--labels" not in told
