@@ -164,7 +164,7 @@ def _beside(loaded: Loaded, labels: bool) -> Iterator[str]:
     fitting = [name for name in others if same[name]]
     if labels and fitting:
         options = " ".join(f"--labels {shlex.quote(name)}" for name in fitting[:_MANY])
-        yield f"What says something of a query is made a label of it with {options}"
+        yield f"({options} makes labels of the queries of what says something of them)"
 
 
 def _listed(names: list[str]) -> str:

@@ -104,10 +104,8 @@ def run(args: argparse.Namespace) -> int:
                 "have no embeddings."
             )
     if args.method != "ecc" and given(args, _OF_ECC):
-        complain(
-            f"note: {', '.join(given(args, _OF_ECC))}: without effect, being of --method ecc, not of "
-            f"--method {args.method}."
-        )
+        names = ", ".join(given(args, _OF_ECC))
+        complain(f"note: {names}: without effect, being of --method ecc, not of {args.method}.")
     clusters = args.clusters or _number_of_clusters(bundle, comparisons)
     estimator = _estimator(args, clusters, rng).fit(comparisons, embeddings)
     estimator.posterior_.attrs["command"] = shlex.join(["bayes-ecc", *args.argv])

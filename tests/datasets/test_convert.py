@@ -171,7 +171,7 @@ def test_columns_that_are_not_read_are_told_and_how_to_make_labels_of_them(
     told = " ".join(capsys.readouterr().out.split())
     assert "labels: none; texts: no" in told
     assert "stay with the comparisons and are not read: category, judge" in told
-    assert told.endswith("is made a label of it with --labels category")  # judges differ on q1
+    assert "(--labels category makes labels of" in told  # judges differ on q1
     assert main([*command, str(tmp_path / "two"), "--labels", "category"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "labels: category" in told
