@@ -556,3 +556,12 @@ def test_definitions_are_wrapped_beside_their_terms() -> None:
         "        loss",
         "  ECE   calibration",
     ]
+
+
+def test_fit_for_queries_that_come_without_probes(
+    folder: str, tmp_path: Path, capsys: Capture
+) -> None:
+    args = ["fit", folder, "--out", str(tmp_path / "fit.nc"), "--clusters", "2", "--chains", "1"]
+    short = ["--draws", "10", "--concentration", "6", "--probes", "0"]
+    assert main([*args, *short]) == 0
+    assert "probe_power 1." in capsys.readouterr().out  # nothing to choose it by

@@ -49,6 +49,13 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
             f"--{name.replace('_', '-')}", type=number_or_auto, metavar="X", help="(default auto)"
         )
     add_bayes_options(parser)
+    parser.add_argument(
+        "--probes",
+        type=whole(0),
+        metavar="N",
+        help="comparisons that will be known of a new query, for which bayes chooses what is auto; "
+        "0 for predictions from embeddings alone (default 1, where queries have some to spare)",
+    )
     data = parser.add_argument_group("data")
     add_seed(data, "of the draw of comparisons and of the fit (default 0)")
     data.add_argument(
@@ -150,6 +157,7 @@ def _estimator(args: argparse.Namespace, clusters: int, rng: Any) -> Any:
         concentration=args.concentration,
         evidence_power=args.evidence_power,
         probe_power=args.probe_power,
+        n_probes=args.probes,
         starts=args.starts,
         chains=args.chains,
         draws=args.draws,
