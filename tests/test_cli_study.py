@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +112,33 @@ def test_an_interrupted_study_keeps_what_is_finished(
     monkeypatch.setattr(work_module, "fit_method", fit_method)
     assert main(command) == 0
     assert len(list((tmp_path / "kept").glob("*.json"))) == 6
+
+
+def test_an_interruption_leaves_nothing_of_its_workers(votes: str, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    args = ["study", "clusters,ridge,temperature", votes, "--methods", "ecc", "--jobs", "2"]
+    script = (  # a process started in the background ignores the signal of Ctrl-C
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        f"from bayes_ecc.cli import main; sys.exit(main({[*args, '--folder', str(kept)]}))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        end = time.monotonic() + 60
+        while not list(kept.glob("*.json")) and time.monotonic() < end:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+        told = process.communicate(timeout=30)[1]
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "bayes-ecc: interrupted." in told
+    assert "leaked" not in told
 
 
 def test_a_grid_of_ones_own(votes: str, elsewhere: Path, capsys: Capture) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +256,8 @@ def _task(
     interval: Interval,
 ) -> dict[str, Result]:
     """Run cells that share a fit, and keep each as soon as it is finished."""
+    if parent_process() is not None:  # tqdm's lock between processes outlives one that is killed
+        tqdm.set_lock(threading.RLock())
     key_of = {cell: key for key, cell in group.items()}
 
     def keep(cell: Cell, result: Result) -> None:
