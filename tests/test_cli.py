@@ -23,6 +23,7 @@ from bayes_ecc import (
     ECC,
     ConvergenceWarning,
     DataWarning,
+    InputError,
     save_bundle,
     save_posterior,
     simulate,
@@ -398,6 +399,9 @@ def test_a_result_replaces_one_of_its_own_kind(kept: dict[str, Path]) -> None:
     kept["text"].write_text("")
     check_writable(kept["text"], "--out", "fit")  # nothing is lost with an empty file
     assert kept["text"].read_text() == ""
+    check_writable(Path(os.devnull), "--json", "JSON")
+    with pytest.raises(InputError, match="no regular file"):  # it would be replaced
+        check_writable(Path(os.devnull), "--out", "fit")
 
 
 # -------------------------------------------------------------------- ends

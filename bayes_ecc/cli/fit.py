@@ -142,14 +142,10 @@ def _estimator(args: argparse.Namespace, clusters: int, rng: Any) -> Any:
     if args.method == "ecc":
         from bayes_ecc.ecc import ECC
 
-        return ECC(
-            clusters,
-            rng=rng,
-            **{
-                name: "auto" if getattr(args, name) is None else getattr(args, name)
-                for name in _OF_ECC
-            },
-        )
+        chosen: dict[str, Any] = {
+            name: "auto" if getattr(args, name) is None else getattr(args, name) for name in _OF_ECC
+        }
+        return ECC(clusters, rng=rng, **chosen)
     from bayes_ecc.bayesian import BayesianECC
 
     return BayesianECC(

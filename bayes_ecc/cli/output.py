@@ -180,8 +180,10 @@ def check_writable(path: Path, option: str, kind: Kind, inputs: Iterable[Path | 
         raise InputError(f"{option}: {path} is a folder; give a file.")
     if not path.parent.is_dir():
         raise InputError(f"{option}: there is no folder {path.parent}; create it first.")
-    if path.exists() and not path.is_file():  # a device or a pipe: nothing is lost
-        return
+    if path.exists() and not path.is_file():  # a device or a pipe
+        if kind == "JSON":  # written through it; the others are put in its place
+            return
+        raise InputError(f"{option}: {path} is no regular file; give one to be written.")
     _check_free(path, option, kind, inputs)
     beside = path.with_name(path.name + ".partial")
     try:  # permissions alone do not tell: a file system may be read-only
