@@ -46,7 +46,7 @@ from .models.ecc_mixture import Priors
 from .modes import mode_report
 from .onboarding import onboard, start_onboarding
 from .onboarding_state import Onboarding
-from .posterior import Atoms, as_fitted, atoms, thin, training_data
+from .posterior import Atoms, as_fitted, atoms, select_chain, thin, training_data
 from .predictive import posterior_predictive
 from .probing import next_probe, probe_values
 from .quality import QualityCalibration, fit_quality
@@ -178,6 +178,7 @@ __all__ = [
     "save_posterior",
     "score_probe_values",
     "search",
+    "select_chain",
     "simulate",
     "stacking_weights",
     "start_onboarding",

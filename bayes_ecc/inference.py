@@ -91,7 +91,8 @@ def read_signals(
                 )
             raise InputError(
                 f"embeddings has {unit.shape[1]} dimensions, the fit was made with "
-                f"{posterior.centroids.shape[2]}; use the same encoder."
+                f"{posterior.centroids.shape[2]}; use the same encoder. (A posterior of as_fitted "
+                "reads training queries alone, with the embeddings that training_data gives.)"
             )
         if index is None:
             index = pd.RangeIndex(len(unit))

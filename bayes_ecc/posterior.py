@@ -396,6 +396,57 @@ def thin(posterior: xr.DataTree, factor: int) -> xr.DataTree:
     return posterior.isel(draw=slice(None, None, step), missing_dims="ignore")
 
 
+def select_chain(posterior: xr.DataTree, chain: Any = None) -> xr.DataTree:
+    """Keep one chain: one solution, whose clusters have one numbering.
+
+    Chains from starts of their own number their clusters each in its own way. On a single chain
+    rankings of clusters, typical queries, partitions and plots all speak of the same clusters.
+
+    Parameters
+    ----------
+    posterior : xarray.DataTree
+        From any estimator of this library; it is not changed.
+    chain : optional
+        Name of the chain, as in the coordinate `chain`; by default the one that counts most in
+        predictions, which plots, reports and partitions show where chains were not matched.
+
+    Returns
+    -------
+    xarray.DataTree
+        With that chain alone. A diagnosis in it remains that of the whole.
+
+    Raises
+    ------
+    InputError
+        If there is no such chain.
+
+    Examples
+    --------
+    >>> from bayes_ecc import BayesianECC, select_chain, simulate, typical_queries
+    >>> data = simulate(n_queries=100, n_models=5, n_clusters=2, rng=0)
+    >>> fit = BayesianECC(
+    ...     2, concentration=6.0, probe_power=3.0, chains=2, tune=30, draws=30, checks=False,
+    ...     cores=1, rng=0,
+    ... ).fit(data.comparisons, data.embeddings)
+    >>> solution = select_chain(fit.posterior_)
+    >>> solution["posterior"].sizes["chain"], len(typical_queries(solution, n=1))
+    (1, 2)
+    """
+    atoms(posterior)
+    constant = posterior.children["constant_data"].to_dataset(inherit=False)
+    weights = np.atleast_1d(constant["chain_weights"].values)
+    names = np.atleast_1d(posterior["posterior"].coords["chain"].values).tolist()
+    place = int(weights.argmax())
+    if chain is not None:
+        if chain not in names:
+            raise InputError(f"chain={chain!r}: the chains are {', '.join(map(repr, names))}.")
+        place = names.index(chain)
+    one = posterior.isel(chain=[place], missing_dims="ignore")
+    set_chain_weights(one, np.ones(1))
+    one.attrs["clusters_matched"] = 1
+    return one
+
+
 def set_chain_weights(posterior: xr.DataTree, weights: FloatArray) -> None:
     """Set the weights that chains have in predictions; they are brought to sum to 1."""
     constant = posterior.children["constant_data"].to_dataset(inherit=False)

@@ -14,6 +14,7 @@ from bayes_ecc import (
     ECC,
     BayesianECC,
     InputError,
+    as_fitted,
     co_clustering,
     co_clustering_by_label,
     consensus_partition,
@@ -22,9 +23,13 @@ from bayes_ecc import (
     partition_agreement,
     predict_responsibilities,
     profile_similarity,
+    read_partition,
+    select_chain,
     simulate,
     structure_draws,
+    summarize_cluster_ranking,
     summarize_structure,
+    training_data,
     typical_queries,
     within_cluster_tau,
 )
@@ -220,10 +225,20 @@ def test_consensus_is_the_drawn_partition_that_agrees_best(truth):
         assert found["certainty"].iloc[q] == pytest.approx(pairs[q, others].mean(), abs=1e-5)
 
 
-def test_unmatched_chains_are_read_as_their_consensus(truth):
-    tree = drawn_posterior(truth, matched=0)
-    consensus = consensus_partition(tree)["cluster"]
-    assert partition_agreement(tree, consensus).adjusted_rand == 1.0
+def test_of_unmatched_chains_the_one_that_counts_most_is_read(truth):
+    tree = drawn_posterior(truth, matched=0, chain_weights=np.array([0.3, 0.7]))
+    heaviest = read_partition(tree)
+    one = tree.isel(chain=[1])
+    comparisons, embeddings = training_data(one)
+    by_hand = predict_responsibilities(as_fitted(one), embeddings=embeddings, probes=comparisons)
+    np.testing.assert_allclose(heaviest.shares, by_hand, atol=1e-9)
+    np.testing.assert_array_equal(
+        read_partition(select_chain(tree, 0)).shares, read_partition(tree.isel(chain=[0])).shares
+    )
+    assert "chain" not in summarize_cluster_ranking(select_chain(tree)).dims
+    assert tree.attrs["clusters_matched"] == 0
+    with pytest.raises(InputError, match="chain=2: the chains are 0, 1"):
+        select_chain(tree, 2)
     with pytest.raises(InputError, match="do not agree on the clusters"):
         profile_similarity(tree)
     matched = drawn_posterior(truth, matched=1)

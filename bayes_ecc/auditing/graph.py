@@ -17,7 +17,7 @@ from bayes_ecc.auditing.source import Source
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError
 from bayes_ecc.inference import predict_responsibilities
-from bayes_ecc.posterior import atoms
+from bayes_ecc.posterior import atoms, select_chain
 
 type IntArray = NDArray[np.integer[Any]]
 
@@ -230,11 +230,7 @@ def _posterior(fit: Any) -> xr.DataTree:
             f"fit={type(fit).__name__}: give a fitted estimator (with posterior_) or a posterior."
         )
     atoms(posterior)  # refuses what is no posterior of this library
-    weights = posterior["constant_data"].to_dataset()["chain_weights"]
-    if weights.size > 1:  # labels of independent chains don't match
-        best = int(np.argmax(weights.values))
-        posterior = posterior.isel(chain=[best])
-    return posterior
+    return select_chain(posterior)  # labels of independent chains don't match
 
 
 def _votes_for(source: Source, posterior: xr.DataTree, rng: np.random.Generator) -> Comparisons:

@@ -14,7 +14,7 @@ from bayes_ecc.draws import Draws, read_draws
 from bayes_ecc.errors import InputError, NotFittedError
 from bayes_ecc.inference import predict_responsibilities
 from bayes_ecc.plots.style import plain_text
-from bayes_ecc.posterior import as_fitted, thin, training_data
+from bayes_ecc.posterior import as_fitted, select_chain, thin, training_data
 
 type FloatArray = NDArray[np.floating[Any]]
 
@@ -185,10 +185,7 @@ def tree_chain(posterior: xr.DataTree, chain: Hashable | None) -> tuple[xr.DataT
     chosen = heaviest_chain(read) if chain is None else chain
     if chosen not in chains:
         raise InputError(f"chain={chain!r}: the chains are {', '.join(map(repr, chains))}.")
-    cut = posterior.isel(chain=[chains.index(chosen)], missing_dims="ignore")
-    constant = cut.children["constant_data"].to_dataset(inherit=False)
-    cut["constant_data"] = constant.assign(chain_weights=("chain", [1.0]))
-    return cut, f"chain {chosen}"
+    return select_chain(posterior, chosen), f"chain {chosen}"
 
 
 def training_responsibilities(

@@ -23,7 +23,7 @@ from bayes_ecc.intervals import (
     equally_weighted,
     sorted_interval,
 )
-from bayes_ecc.posterior import as_fitted, set_chain_weights, training_data
+from bayes_ecc.posterior import as_fitted, select_chain, training_data
 from bayes_ecc.rankings import best_set, place_counts, summarize_cluster_ranking
 from bayes_ecc.structure.cells import typical_queries
 from bayes_ecc.structure.partitions import Partition
@@ -144,9 +144,9 @@ def read_fit(posterior: xr.DataTree) -> Reading:
         place = 0
         if not whole.clusters_matched and len(whole.chains) > 1:
             place = int(np.argmax(weights))
-            chain, weight = int(whole.chains[place]), float(weights[place])
-            read = read_draws(_chain(posterior, place), draws=_DRAWS)
-            parts = [_chain(few, c) for c in range(len(whole.chains))]
+            chain, weight = whole.chains.tolist()[place], float(weights[place])
+            read = read_draws(select_chain(posterior, chain), draws=_DRAWS)
+            parts = [select_chain(few, name) for name in whole.chains.tolist()]
         ranking = summarize_cluster_ranking(read)
         if "chain" in ranking.dims:
             ranking = ranking.isel(chain=0, drop=True)
@@ -166,13 +166,6 @@ def read_fit(posterior: xr.DataTree) -> Reading:
         embeddings=embeddings if posterior["constant_data"].attrs.get("embedded", 1) else None,
         few=few,
     )
-
-
-def _chain(posterior: xr.DataTree, place: int) -> xr.DataTree:
-    """Give one chain of a posterior, which then has all the weight."""
-    one = posterior.isel(chain=[place], missing_dims="ignore")
-    set_chain_weights(one, np.ones(1))
-    return one
 
 
 def _overall(draws: Draws, share: list[FloatArray]) -> pd.DataFrame:

@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import DataWarning, InputError
 from bayes_ecc.inference import PosteriorPredictions, predict_responsibilities
-from bayes_ecc.posterior import as_fitted, training_data
-from bayes_ecc.structure.drawn import consensus_partition
+from bayes_ecc.posterior import as_fitted, select_chain, training_data
 from bayes_ecc.structure.indices import one_hot
 
 type FloatArray = NDArray[np.floating[Any]]
@@ -111,8 +110,9 @@ def read_partition(source: PartitionLike) -> Partition:
         - Responsibilities: an array of shape (n_queries, n_clusters), a DataFrame with one row a
           query, or a DataArray with dims (query, cluster).
         - A fit, or the posterior of one: the responsibilities of its training queries, averaged
-          over draws. Where the clusters of independent chains are not matched they cannot be
-          averaged, and `consensus_partition` is read instead.
+          over draws. Where the clusters of independent chains are not matched, those of the chain
+          that counts most (`select_chain`), as in plots, reports and rankings of clusters;
+          `consensus_partition` stands for all chains, with numbers of its own.
 
     Returns
     -------
@@ -308,7 +308,7 @@ def shares_of(comparisons: Comparisons, partition: Partition) -> FloatArray:
 def _of_posterior(posterior: xr.DataTree) -> Partition:
     """Read the responsibilities of training queries."""
     if not int(posterior.attrs.get("clusters_matched", 1)):
-        return read_partition(consensus_partition(posterior)["cluster"])
+        posterior = select_chain(posterior)
     comparisons, embeddings = training_data(posterior)
     return _of_data_array(
         predict_responsibilities(as_fitted(posterior), embeddings=embeddings, probes=comparisons)

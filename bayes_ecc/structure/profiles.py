@@ -490,8 +490,7 @@ def _mean_profiles(posterior: xr.DataTree) -> xr.DataArray:
     if not int(posterior.attrs.get("clusters_matched", 1)):
         raise InputError(
             "The chains of this posterior do not agree on the clusters, so their profiles cannot "
-            "be averaged; use summarize_structure, or cluster_profiles with a "
-            "consensus_partition."
+            "be averaged; take one with select_chain, or use summarize_structure."
         )
     values = posterior.children["posterior"].to_dataset(inherit=False)["strengths"]
     share = posterior.children["constant_data"].to_dataset(inherit=False)["chain_weights"]
