@@ -26,6 +26,7 @@ from .em_posterior import compare_em_and_posterior
 from .embeddings import SphereProjection, unit_embeddings
 from .encoders import SentenceTransformerEncoder, encode
 from .errors import BayesEccError, ConvergenceWarning, DataWarning, InputError, NotFittedError
+from .evaluation import EvaluationSettings, evaluate
 from .evidence import invariants, pointwise_log_likelihood
 from .folders import load_bundle, save_bundle
 from .inference import (
@@ -53,9 +54,11 @@ from .quality import QualityCalibration, fit_quality
 from .rankings import summarize_cluster_ranking, summarize_ranking
 from .report import render_report, write_report
 from .routing import route
+from .routing_study import study_routing
 from .score_model import ScoreModel, fit_score_model
 from .score_probing import route_observed, score_probe_values
 from .selection import SearchResult, SettingsSearch, search
+from .splits import Split, draw_split, frozen_split
 from .stacking import LeaveQueryOut, leave_query_out, stacking_weights
 from .storage import load_posterior, save_posterior
 from .structure import (
@@ -101,6 +104,7 @@ __all__ = [
     "DataWarning",
     "Diagnosis",
     "Draws",
+    "EvaluationSettings",
     "Finding",
     "GainInterval",
     "InputError",
@@ -119,6 +123,7 @@ __all__ = [
     "SettingsSearch",
     "Simulation",
     "SphereProjection",
+    "Split",
     "Study",
     "as_fitted",
     "atoms",
@@ -136,10 +141,13 @@ __all__ = [
     "consensus_partition",
     "cross_cluster_gap",
     "diagnose",
+    "draw_split",
     "encode",
+    "evaluate",
     "expected_calibration_error",
     "fit_quality",
     "fit_score_model",
+    "frozen_split",
     "gain_difference_interval",
     "gain_interval",
     "hard_partition",
@@ -184,6 +192,7 @@ __all__ = [
     "start_onboarding",
     "stored_diagnosis",
     "structure_draws",
+    "study_routing",
     "summarize_cluster_ranking",
     "summarize_ranking",
     "summarize_responsibilities",
