@@ -81,17 +81,15 @@ for rule in ("design", "published", "random"):
     )
     history = ends[rule].history()
     histories.append(history.assign(rule=rule))
-history = pd.concat(histories).rename(
-    columns={"asked": "n", "rank_lower": "low", "rank_upper": "high"}
-)
+history = pd.concat(histories)
 ax = plot_onboarding(
     history[history["rule"] == "design"], target=truth, n_models=len(bundle.models)
 )
 
 # %%
-at = history[history["n"].isin([0, 10, 25, 50, budget])]
-told = [f"{row.rank:.1f} ({row.low} to {row.high})" for row in at.itertuples()]
-at.assign(rank=told).pivot_table(index="n", columns="rule", values="rank", aggfunc="first")
+at = history[history["asked"].isin([0, 10, 25, 50, budget])]
+told = [f"{row.rank:.1f} ({row.rank_lower} to {row.rank_upper})" for row in at.itertuples()]
+at.assign(rank=told).pivot_table(index="asked", columns="rule", values="rank", aggfunc="first")
 
 # %% [markdown]
 # By design the interval holds two or three places after 40 comparisons, the true one among them. The other rules are

@@ -227,10 +227,12 @@ def plot_onboarding(
     Parameters
     ----------
     table : pandas.DataFrame
-        Columns `n` (comparisons so far), `rank` (expected; 1 is best), `low` and `high` (interval),
-        in any order of rows.
+        As `Onboarding.history` gives it, also several of them one below the other with a column
+        for `by`: `asked` (comparisons so far), `rank` (expected; 1 is best), `rank_lower` and
+        `rank_upper` (interval), in any order of rows. They may be called `n`, `low` and `high`,
+        too.
     x : str
-        Column in the place of `n`.
+        Column in the place of `asked` or `n`.
     by : str, optional
         Column that tells several curves apart: the LLM, or how its comparisons were chosen.
     target : float, optional
@@ -256,15 +258,17 @@ def plot_onboarding(
     >>> import matplotlib.pyplot as plt
     >>> import pandas as pd
     >>> from bayes_ecc.plots import plot_onboarding
-    >>> table = pd.DataFrame(
-    ...     {"n": [5, 20, 80], "rank": [4.0, 3.2, 3.0], "low": [1, 2, 3], "high": [8, 5, 3]}
-    ... )
+    >>> table = pd.DataFrame({"asked": [5, 20, 80], "rank": [4.0, 3.2, 3.0]})
+    >>> table = table.assign(rank_lower=[1, 2, 3], rank_upper=[8, 5, 3])
     >>> ax = plot_onboarding(table, target=3)
     >>> bool(ax.yaxis_inverted())  # the best rank is on top
     True
     >>> plt.close(ax.figure)
     """
-    numbers = (x, "rank", "low", "high")
+    if isinstance(x, str) and x == "n":
+        x = _held_as(table, x, "asked")
+    low, high = _held_as(table, "low", "rank_lower"), _held_as(table, "high", "rank_upper")
+    numbers = (x, "rank", low, high)
     check_columns(table, numbers if by is None else (*numbers, by), numbers=numbers)
     if n_models is not None:
         check_count("n_models", n_models)
@@ -278,7 +282,7 @@ def plot_onboarding(
         (line,) = ax.plot(rows[x], rows["rank"], **style)
         alpha = 0.25 if len(parts) == 1 else 0.15
         ax.fill_between(
-            rows[x], rows["low"], rows["high"], color=line.get_color(), alpha=alpha, linewidth=0
+            rows[x], rows[low], rows[high], color=line.get_color(), alpha=alpha, linewidth=0
         )
         entries[label] = line
     if target is not None:
@@ -286,9 +290,10 @@ def plot_onboarding(
             entries = {"expected rank and interval": next(iter(entries.values()))}
         look: dict[str, Any] = {"color": GREY, "linestyle": "--", "linewidth": 1.2}
         entries["with all comparisons"] = ax.axhline(target, **look)
-    finish(ax, x="comparisons of the new LLM" if x == "n" else plain_text(x), y="rank (1 is best)")
+    counted = "comparisons of the new LLM" if x in ("n", "asked") else plain_text(x)
+    finish(ax, x=counted, y="rank (1 is best)")
     ax.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    last = max(float(table["high"].max()), float(table["rank"].max()), n_models or 1)
+    last = max(float(table[high].max()), float(table["rank"].max()), n_models or 1)
     ax.set_ylim(last + 0.5, 0.5)
     if by is not None or target is not None:
         add_legend(ax, entries, title=None if by is None else plain_text(by))
@@ -296,6 +301,12 @@ def plot_onboarding(
 
 
 # -------------------------------------------------------------------- helpers
+
+
+def _held_as(table: Any, name: str, other: str) -> str:
+    """Give the name under which a table holds a column that may have either."""
+    columns = getattr(table, "columns", ())
+    return other if name not in columns and other in columns else name
 
 
 def _label(column: str) -> str:

@@ -175,6 +175,16 @@ def test_onboarding_curve_is_sorted_and_the_best_rank_on_top() -> None:
     assert texts == ["random", "chosen", "with all comparisons"]
 
 
+def test_a_history_is_drawn_as_it_is() -> None:
+    table = pd.DataFrame({"n": [0, 5], "rank": [3.0, 2.0], "low": [1, 2], "high": [5, 3]})
+    history = table.rename(columns={"n": "asked", "low": "rank_lower", "high": "rank_upper"})
+    drawn, expected = plot_onboarding(history), plot_onboarding(table)
+    assert (drawn.lines[0].get_xydata() == expected.lines[0].get_xydata()).all()
+    assert edges(drawn.collections[0]) == ({0: 1, 5: 2}, {0: 5, 5: 3})
+    assert drawn.get_xlabel() == expected.get_xlabel() == "comparisons of the new LLM"
+    assert drawn.get_ylim() == expected.get_ylim()
+
+
 def test_tables_are_no_names_of_columns():
     table = pd.DataFrame({"n": [1, 2], "gain": [1.0, 2.0], "method": ["a", "a"]})
     with pytest.raises(InputError, match="a DataFrame stands where the name of a column belongs"):
