@@ -35,7 +35,7 @@ from bayes_ecc.inference import (
 from bayes_ecc.posterior import Atoms, identifiers
 from bayes_ecc.quality import QualityCalibration
 from bayes_ecc.routing import NOBODY
-from bayes_ecc.utilities import read_available, read_costs
+from bayes_ecc.utilities import Costs, read_available, read_costs
 
 type FloatArray = NDArray[np.floating[Any]]
 type IntArray = NDArray[np.intp]
@@ -93,7 +93,7 @@ def probe_values(
     queries: Iterable[Hashable] | None = None,
     quality: QualityCalibration | None = None,
     tie_rate: float | ArrayLike = 0.0,
-    costs: pd.DataFrame | ArrayLike | None = None,
+    costs: Costs | None = None,
     price: float = 0.0,
     available: Iterable[str] | ArrayLike | None = None,
     information: Collection[str] = (),
@@ -118,7 +118,8 @@ def probe_values(
     tie_rate : float or array-like, shape (n_models, n_models)
         Chance of a tie, for all pairs or for each.
     costs, available
-        As in `route`.
+        As in `route`: a dict or a Series of costs by model, a frame by query and model, or an
+        array; names of models, or a mask.
     price : float
         Quality that one unit of cost is worth.
     information : collection of {"best", "ranking"}
@@ -402,7 +403,7 @@ def outcome_information(
 
 
 def read_calls(
-    costs: pd.DataFrame | ArrayLike | None,
+    costs: Costs | None,
     price: float,
     available: Iterable[str] | ArrayLike | None,
     queries: pd.Index,

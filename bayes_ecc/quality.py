@@ -108,7 +108,10 @@ def fit_quality(
         read by query (its index, or a column `query_id`) and model; an array has the queries' and
         the posterior's order.
     embeddings, probes, queries
-        Signals of the training queries, as in `predict_responsibilities`.
+        Signals of the training queries, as in `predict_responsibilities`. Beside embeddings alone
+        a frame that goes by query id needs `queries`, in the order of the rows:
+        ``fit_quality(posterior, scores, embeddings=split.train_embeddings,
+        queries=split.train.queries)``.
     draws : int, optional
         Use at most so many draws of each chain.
     n_cells : int
@@ -139,7 +142,8 @@ def fit_quality(
     signals = read_signals(
         read.atoms, embeddings=embeddings, probes=probes, queries=queries, by_query=["scores"]
     )
-    table = align_scores(scores, signals.queries, read.atoms.models)
+    numbered = queries is None and probes is None
+    table = align_scores(scores, signals.queries, read.atoms.models, numbered=numbered)
     known = ~np.isnan(table)
     if not known.any():
         raise InputError("scores holds no score of these queries; give some.")
@@ -161,35 +165,61 @@ def fit_quality(
 
 
 def align_scores(
-    scores: pd.DataFrame | ArrayLike, queries: pd.Index, models: pd.Index
+    scores: pd.DataFrame | ArrayLike,
+    queries: pd.Index,
+    models: pd.Index,
+    *,
+    name: str = "scores",
+    numbered: bool = False,
 ) -> FloatArray:
     """Bring scores into the order of queries and models, (n_queries, n_models), NaN if missing.
+
+    `name` is what the argument is called, and `numbered` says that nobody named the queries: a
+    frame of more queries than there are would then be read by numbers that are not its own.
 
     Raises
     ------
     InputError
-        If a query or model is missing, or a shape is wrong.
+        If a query or model is missing, a shape is wrong or something is no number.
     """
     if isinstance(scores, pd.DataFrame):
         frame = scores.set_index("query_id") if "query_id" in scores.columns else scores
-        absent = [name for name in models if name not in frame.columns]
+        absent = [model for model in models if model not in frame.columns]
         if absent:
-            raise InputError(f"scores has no column {absent[0]!r}; give a score column a model.")
+            raise InputError(f"{name} has no column {absent[0]!r}; give a column a model.")
         if not frame.index.is_unique:
-            raise InputError("scores names a query more than once; keep one row a query.")
+            raise InputError(f"{name} names a query more than once; keep one row a query.")
         rows = frame.index.get_indexer(queries)
+        merely = numbered or isinstance(queries, pd.RangeIndex)
+        if merely and ((rows < 0).any() or (numbered and len(frame) > len(queries))):
+            first = f" (the first is {frame.index[0]!r})" if len(frame) else ""
+            raise InputError(
+                f"{name} has {len(frame)} row(s) that go by query{first}, while the queries were "
+                f"not named and are numbered 0 to {len(queries) - 1}; name them, in the order of "
+                "their rows: queries=[...]."
+            )
         if (rows < 0).any():
             raise InputError(
-                f"scores has no row for query {queries[rows < 0][0]!r}; index it by query id."
+                f"{name} has no row for query {queries[rows < 0][0]!r}; index it by query id."
             )
-        return frame.iloc[rows][list(models)].to_numpy(dtype=float)
-    table = np.asarray(scores, dtype=float)
+        return as_numbers(frame.iloc[rows][list(models)], name)
+    table = as_numbers(scores, name)
     if table.shape != (len(queries), len(models)):
         raise InputError(
-            f"scores has shape {table.shape}; {len(queries)} queries and {len(models)} models ask "
+            f"{name} has shape {table.shape}; {len(queries)} queries and {len(models)} models ask "
             f"for ({len(queries)}, {len(models)})."
         )
     return table
+
+
+def as_numbers(values: Any, name: str) -> FloatArray:
+    """Give an argument as an array of floats, or refuse it."""
+    try:
+        if isinstance(values, pd.DataFrame | pd.Series):
+            return values.to_numpy(dtype=float)
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must hold numbers: {error}.") from None
 
 
 def calibration_table(

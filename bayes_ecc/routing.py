@@ -27,6 +27,7 @@ from bayes_ecc.random import RandomState, as_generator
 from bayes_ecc.summaries import TIE
 from bayes_ecc.utilities import (
     POLICIES,
+    Costs,
     Policy,
     Utilities,
     UtilityDraws,
@@ -52,7 +53,7 @@ def route(
     policy: Policy = "mean",
     quality: QualityCalibration | None = None,
     quantile: float = 0.9,
-    costs: pd.DataFrame | ArrayLike | None = None,
+    costs: Costs | None = None,
     price: float = 0.0,
     floor: float | None = None,
     budget: float | None = None,
@@ -81,9 +82,10 @@ def route(
         is the quality.
     quantile : float
         Of the upper bound; the lower bound is at 1 - quantile.
-    costs : pandas.DataFrame or array-like, optional
-        Cost of each model, shape (n_models,), or of each model on each query, (n_queries,
-        n_models); a frame is read by name. By default every call costs 1.
+    costs : dict, pandas.Series, pandas.DataFrame or array-like, optional
+        Cost of a call of each model: a dict or a Series by the models' names, or an array
+        (n_models,) in the posterior's order. Or of each model on each query: a frame by query and
+        model, or an array (n_queries, n_models). By default every call costs 1.
     price : float
         Quality that one unit of cost is worth: utility = quality - price x cost.
     floor : float, optional
@@ -133,10 +135,8 @@ def route(
     >>> fit = ECC(n_clusters=2, max_iter=500, rng=0).fit(data.comparisons, data.embeddings)
     >>> route(fit.posterior_, embeddings=data.embeddings[:3])["model"].values.tolist()
     ['llm_0', 'llm_2', 'llm_2']
-    >>> cheap = route(
-    ...     fit.posterior_, embeddings=data.embeddings[:3],
-    ...     costs=[9.0, 1.0, 9.0, 1.0, 1.0], budget=20.0,
-    ... )
+    >>> costs = {"llm_0": 9.0, "llm_1": 1.0, "llm_2": 9.0, "llm_3": 1.0, "llm_4": 1.0}
+    >>> cheap = route(fit.posterior_, embeddings=data.embeddings[:3], costs=costs, budget=20.0)
     >>> cheap["model"].values.tolist(), float(cheap["cost"].sum())
     (['llm_4', 'llm_2', 'llm_2'], 19.0)
     """

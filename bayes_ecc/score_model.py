@@ -165,7 +165,7 @@ class ScoreModel:
         """Check scores seen of new queries: (n_queries, n_models), NaN where not called."""
         if observed is None:
             return None
-        seen = align_scores(observed, signals.queries, self.draws.atoms.models)
+        seen = align_scores(observed, signals.queries, self.draws.atoms.models, name="observed")
         check_unit(seen, "observed", signals.queries)
         return seen
 
@@ -224,7 +224,8 @@ def fit_score_model(
     embeddings : array-like, shape (n_queries, embedding_dim), optional
         Of the training queries. A fit without embeddings needs none.
     queries : iterable, optional
-        Their identifiers; needed where there are no embeddings.
+        Their identifiers; needed where there are no embeddings, and where `scores` is a frame that
+        goes by query id.
     draws : int, optional
         Use at most so many draws of each chain.
     n_levels : int
@@ -267,7 +268,7 @@ def fit_score_model(
     signals = read_signals(
         read.atoms, embeddings=embeddings, probes=None, queries=queries, by_query=["scores"]
     )
-    table = align_scores(scores, signals.queries, read.atoms.models)
+    table = align_scores(scores, signals.queries, read.atoms.models, numbered=queries is None)
     check_unit(table, "scores", signals.queries)
     rows = ~np.isnan(table).all(axis=1)
     if not rows.any():

@@ -20,7 +20,7 @@ from bayes_ecc.posterior import identifiers
 from bayes_ecc.probing import Calls, Pairs, barred_pairs, label_values, read_calls
 from bayes_ecc.routing import pick
 from bayes_ecc.score_model import ScoreModel
-from bayes_ecc.utilities import read_costs
+from bayes_ecc.utilities import Costs, read_costs
 
 type FloatArray = NDArray[np.floating[Any]]
 type IntArray = NDArray[np.intp]
@@ -36,7 +36,7 @@ def score_probe_values(
     probes: Comparisons | None = None,
     queries: Iterable[Hashable] | None = None,
     observed: pd.DataFrame | ArrayLike | None = None,
-    costs: pd.DataFrame | ArrayLike | None = None,
+    costs: Costs | None = None,
     price: float = 0.0,
     available: Iterable[str] | ArrayLike | None = None,
 ) -> xr.Dataset:
@@ -55,7 +55,8 @@ def score_probe_values(
     observed : pandas.DataFrame or array-like, shape (n_queries, n_models), optional
         Scores seen on these queries so far, missing where a model was not called.
     costs, available
-        As in `route`.
+        As in `route`: a dict or a Series of costs by model, a frame by query and model, or an
+        array; names of models, or a mask.
     price : float
         Quality that one unit of cost is worth.
 
@@ -111,7 +112,7 @@ def route_observed(
     probes: Comparisons | None = None,
     queries: Iterable[Hashable] | None = None,
     observed: pd.DataFrame | ArrayLike | None = None,
-    costs: pd.DataFrame | ArrayLike | None = None,
+    costs: Costs | None = None,
     price: float = 0.0,
     available: Iterable[str] | ArrayLike | None = None,
 ) -> xr.Dataset:
@@ -355,7 +356,7 @@ def _read_observed(
     model: ScoreModel,
     signals: Signals,
     observed: pd.DataFrame | ArrayLike | None,
-    costs: pd.DataFrame | ArrayLike | None,
+    costs: Costs | None,
     price: float,
     available: Iterable[str] | ArrayLike | None,
 ) -> tuple[FloatArray | None, Calls]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from bayes_ecc.draws import Draws, QueryBlock, block_width, draw_parts, responsibilities
 from bayes_ecc.errors import InputError
 from bayes_ecc.intervals import equally_weighted
-from bayes_ecc.quality import QualityCalibration, align_scores
+from bayes_ecc.quality import QualityCalibration, align_scores, as_numbers
 from bayes_ecc.summaries import TIE
 
 type FloatArray = NDArray[np.floating[Any]]
 type IntArray = NDArray[np.intp]
+type Costs = pd.DataFrame | pd.Series | Mapping[str, float] | ArrayLike
 type Policy = Literal["mean", "p_best", "thompson", "upper", "lower", "regret"]
 
 POLICIES: tuple[Policy, ...] = ("mean", "p_best", "thompson", "upper", "lower", "regret")
@@ -138,28 +139,40 @@ def utility_width(share: FloatArray, n_models: int, policy: Policy) -> int:
 # -------------------------------------------------------------------- costs and models
 
 
-def read_costs(
-    costs: pd.DataFrame | ArrayLike | None, queries: pd.Index, models: pd.Index
-) -> FloatArray:
+def read_costs(costs: Costs | None, queries: pd.Index, models: pd.Index) -> FloatArray:
     """Bring costs to shape (n_queries, n_models); 1 a call by default.
+
+    A dict and a Series go by model, a frame by query and model, arrays by the posterior's order.
 
     Raises
     ------
     InputError
-        If a shape or a name is wrong, or a cost is missing or negative.
+        If a shape or a name is wrong, or a cost is missing, negative or no number.
     """
     shape = (len(queries), len(models))
     if costs is None:
         return np.ones(shape)
+    if isinstance(costs, Mapping):
+        costs = pd.Series(dict(costs), dtype=object)
     if isinstance(costs, pd.Series):
         absent = [name for name in models if name not in costs.index]
         if absent:
-            raise InputError(f"costs has no entry for model {absent[0]!r}.")
-        costs = costs[list(models)].to_numpy(dtype=float)
+            raise InputError(
+                f"costs has no entry for model {absent[0]!r}; give a cost for each of "
+                f"{', '.join(models)}."
+            )
+        if not costs.index.is_unique:
+            raise InputError("costs names a model more than once; keep one cost a model.")
+        costs = costs[list(models)].to_numpy()
     if isinstance(costs, pd.DataFrame):
-        table = align_scores(costs, queries, models)
+        if len(costs) == 1 and len(queries) > 1:
+            raise InputError(
+                f"costs is a table with one row for {len(queries)} queries; give a row a query, "
+                "or one cost a model as a dict or a Series: costs=table.iloc[0]."
+            )
+        table = align_scores(costs, queries, models, name="costs")
     else:
-        table = np.asarray(costs, dtype=float)
+        table = as_numbers(costs, "costs")
         if table.shape not in (shape, shape[1:]):
             raise InputError(
                 f"costs has shape {table.shape}; give one a model ({len(models)},), or one a query "

@@ -16,6 +16,7 @@ from bayes_ecc import (
     InputError,
     QualityCalibration,
     fit_quality,
+    fit_score_model,
     load_bundle,
     predict_ranking,
     simulate,
@@ -167,6 +168,21 @@ def test_frames_are_read_by_name() -> None:
         align_scores([[1.0, 2.0]], queries, models)
     with pytest.raises(InputError, match="no score"):
         fit_quality(FIT.posterior_, np.full((2, 6), np.nan), embeddings=DATA.embeddings[:2])
+
+
+@pytest.mark.parametrize("fit_scores", [fit_quality, fit_score_model])
+def test_a_frame_by_query_asks_for_the_queries_names(fit_scores: Any) -> None:
+    names = DATA.comparisons.queries
+    success = (DATA.strengths[DATA.labels] > 0).astype(float)
+    named = pd.DataFrame(success, names, FIT.posterior_["posterior"]["llm"].values)
+    for frame in (named, named.reset_index(drop=True)):  # numbers of their own would be misread
+        with pytest.raises(InputError, match=r"scores has \d+ row\(s\) .*: queries=\[\.\.\.\]"):
+            fit_scores(FIT.posterior_, frame, embeddings=DATA.embeddings[5:])
+    by_name = fit_scores(FIT.posterior_, named, embeddings=DATA.embeddings[5:], queries=names[5:])
+    by_row = fit_scores(FIT.posterior_, success[5:], embeddings=DATA.embeddings[5:])
+    for name in ("values", "level_shares"):
+        if hasattr(by_row, name):
+            assert np.array_equal(getattr(by_name, name), getattr(by_row, name))
 
 
 def test_calibration_table_holds_equally_many_queries() -> None:

@@ -370,6 +370,15 @@ def test_the_default_model_is_paid_from_the_budget() -> None:
         ({"available": np.ones((3, 4), dtype=bool)}, r"shape \(3, 4\)"),
         ({"costs": [1.0, 2.0]}, "costs has shape"),
         ({"costs": [1.0, np.nan, 1.0, 1.0]}, "query 0, model 'b': found"),
+        ({"costs": {"a": 1.0, "b": 2.0}}, "costs has no entry for model 'c'"),
+        ({"costs": dict.fromkeys("abcd", "dear")}, "costs must hold numbers"),
+        ({"costs": pd.Series([1.0] * 5, index=list("aabcd"))}, "costs names a model more than"),
+        ({"costs": pd.DataFrame([[1.0] * 4], columns=list("abcd"))}, r"costs=table.iloc\[0\]"),
+        ({"costs": pd.DataFrame([[1.0] * 3] * 12, columns=list("abc"))}, "costs has no column 'd'"),
+        (
+            {"costs": pd.DataFrame([[1.0] * 4] * 12, list("qwertyuiopas"), list("abcd"))},
+            r"costs has 12 row\(s\) that go by query .*: queries=\[\.\.\.\]",
+        ),
         ({"default": "z"}, "default names 'z'"),
         ({"available": ["a"], "default": "b"}, "not available"),
         ({"budget": 1.0}, "already cost 12"),
@@ -388,6 +397,10 @@ def test_costs_are_read_by_name() -> None:
         POSTERIOR, embeddings=EMBEDDINGS, costs=pd.Series({"d": 4.0, "c": 3.0, "b": 2.0, "a": 1.0})
     )
     by_array = route(POSTERIOR, embeddings=EMBEDDINGS, costs=[1.0, 2.0, 3.0, 4.0])
+    given = {"d": 4.0, "c": 3.0, "b": 2.0, "a": 1.0}
+    by_dict = route(POSTERIOR, embeddings=EMBEDDINGS, costs=given)
+    assert (by_dict["cost"].values == by_array["cost"].values).all()
+    assert len(set(by_dict["cost"].values)) > 1
     assert (by_frame["cost"].values == by_array["cost"].values).all()
     assert (by_series["cost"].values == by_array["cost"].values).all()
 
