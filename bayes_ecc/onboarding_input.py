@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from bayes_ecc.coding import WINNERS
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError
 from bayes_ecc.newcomer import Tried
@@ -27,11 +28,11 @@ def read_answers(
     Raises
     ------
     InputError
-        If a comparison is of other models, or of another query.
+        If a comparison is of other models, or of another query, or was won by neither side.
     """
     names = models.append(pd.Index([newcomer]))
     if isinstance(answers, pd.DataFrame):
-        answers = Comparisons.from_frame(answers, queries=queries, models=names)
+        answers = Comparisons.from_frame(_in_words(answers), queries=queries, models=names)
     if not isinstance(answers, Comparisons):
         raise InputError(f"answers must be a Comparisons or a table, not {type(answers).__name__}.")
     rows = answers.with_models(names)
@@ -56,6 +57,36 @@ def read_answers(
         np.where(is_second, rows.outcome, 1 - rows.outcome),
         np.where((ties == "ignore") & (rows.outcome == 0.5), 0.0, rows.weight),
     )
+
+
+def _in_words(table: pd.DataFrame) -> pd.DataFrame:
+    """Give a table of answers with winners called by name as model_a and model_b."""
+    needed = ("winner", "model_a", "model_b")
+    if any((table.columns == name).sum() != 1 for name in needed):
+        return table  # refused by what reads it next, or told by outcomes
+    words = []
+    for row, (winner, *sides) in enumerate(table[list(needed)].itertuples(index=False)):
+        by_name = [
+            word for word, side in zip(needed[1:], sides, strict=True) if _same(winner, side)
+        ]
+        word = winner if isinstance(winner, str) and winner in WINNERS else None
+        if word is None and not by_name:
+            raise InputError(
+                f"winner, row {row}: found {winner!r}; allowed are model_a, model_b, tie, or the "
+                f"name of one of the two, {sides[0]!r} and {sides[1]!r}."
+            )
+        if word is not None and by_name and WINNERS[word] != WINNERS[by_name[0]]:
+            raise InputError(
+                f"winner, row {row}: {winner!r} is a word of its own and the name of the LLM in "
+                f"{by_name[0]}; give a column outcome instead, the share of the win that "
+                "goes to model_b."
+            )
+        words.append(word or by_name[0])
+    return table.assign(winner=words)
+
+
+def _same(winner: Any, side: Any) -> bool:
+    return isinstance(winner, str) and isinstance(side, str) and winner == side
 
 
 def read_allowed(allowed: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:

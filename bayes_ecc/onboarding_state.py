@@ -235,7 +235,8 @@ class Onboarding:
         ----------
         answers : Comparisons or pandas.DataFrame
             Each with the newcomer on one side and a model of the fit on the other, on candidate
-            queries; a table as `Comparisons.from_frame` takes it.
+            queries: a table as `propose` gives it with a column `winner` ("model_a", "model_b",
+            "tie" or the name of the one that won), or anything that `Comparisons.from_frame` takes.
         ties : {"half", "ignore"}
             Whether a tie is half a win each way, or was asked for and tells nothing.
         sweeps : int, optional
@@ -249,11 +250,30 @@ class Onboarding:
         Raises
         ------
         InputError
-            If a comparison is of other models, or of a query that is no candidate.
+            If a comparison is of other models, or of a query that is no candidate, or a winner is
+            neither side of its comparison.
 
         Examples
         --------
-        See `Onboarding`.
+        Ask, look who is better on the query, and write it down:
+
+        >>> from bayes_ecc import ECC, simulate, start_onboarding
+        >>> data = simulate(n_queries=100, n_models=5, rng=0)
+        >>> old = data.comparisons.drop_models(["llm_4"])
+        >>> fit = ECC(n_clusters=3, embedding_weight=1.0, ridge=0.1, rng=0)
+        >>> fit = fit.fit(old, data.embeddings)
+        >>> joining = start_onboarding(fit.posterior_, "my-new-llm", rng=0)
+        >>> table = joining.propose(3)
+        >>> list(table["model_a"])
+        ['my-new-llm', 'my-new-llm', 'my-new-llm']
+        >>> joining = joining.update(table.assign(winner=["model_a", "model_b", "tie"]))
+
+        A winner may be called by its name:
+
+        >>> table = joining.propose(2)
+        >>> joining = joining.update(table.assign(winner=["my-new-llm", table["model_b"][1]]))
+        >>> joining.history()["asked"].tolist()
+        [0, 3, 5]
         """
         check_choice("ties", ties, TIES)
         new = read_answers(answers, self.newcomer, self.queries, self.models, ties)

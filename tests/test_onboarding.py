@@ -536,6 +536,32 @@ def test_a_reference_is_what_the_overall_rank_is_meant_over(data: Any, fit: ECC)
     assert abs(everywhere.rank()["win_probability"] - there.rank()["win_probability"]) > 0.02
 
 
+def test_winners_may_be_called_by_name(fit: ECC) -> None:
+    table = begin(fit).propose(4)
+    turned = table.rename(columns={"model_a": "model_b", "model_b": "model_a"})
+    for asked, words in (
+        (table, ["model_a", "model_b", "tie", "model_b"]),
+        (turned, ["model_b", "model_a", "tie", "model_a"]),
+    ):
+        names = ["llm_5", table["model_b"][1], "tie", table["model_b"][3]]
+        by_word, by_name = (begin(fit).update(asked.assign(winner=w)) for w in (words, names))
+        assert by_name.asked.outcome.tolist() == [1.0, 0.0, 0.5, 0.0]
+        assert np.array_equal(by_name.strengths, by_word.strengths)
+
+
+def test_a_winner_is_one_of_the_two() -> None:
+    tree = sampled()
+    joining = start_onboarding(tree, "model_b", embeddings=np.eye(4), rng=0)
+    table = joining.propose(2)
+    opponent = table["model_b"][0]
+    other = next(name for name in joining.models if name != opponent)
+    for winner in (other, "newcomer", None, 1.0):
+        with pytest.raises(InputError, match="winner, row 0: found .*'model_b' and '" + opponent):
+            joining.update(table.assign(winner=pd.Series([winner] * 2, dtype=object)))
+    with pytest.raises(InputError, match=r"winner, row 1: 'model_b' is a word .* in model_a"):
+        joining.update(table.assign(winner=["tie", "model_b"]))
+
+
 # -------------------------------------------------------------------- refusals
 
 
