@@ -84,7 +84,8 @@ def leave_query_out(
     Raises
     ------
     InputError
-        If there are fewer than 25 draws a chain: too few for a tail.
+        If `evidence` is something else, or there are fewer than 25 draws a chain: too few for a
+        tail.
 
     References
     ----------
@@ -101,6 +102,9 @@ def leave_query_out(
     >>> leave_query_out(evidence).elpd.sizes["query"]
     5
     """
+    _check_evidence("evidence", evidence)
+    if fitted_evidence is not None:
+        _check_evidence("fitted_evidence", fitted_evidence)
     n_draws = evidence.sizes["draw"]
     if n_draws < MIN_DRAWS:
         raise InputError(
@@ -210,6 +214,27 @@ def _fit_pareto(excess: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.where(usable, shape, np.nan), np.where(usable, scale, np.nan)
 
 
+def _check_evidence(name: str, evidence: Any, *also: type) -> None:
+    """Refuse what is no evidence of queries, draw by draw."""
+    if isinstance(evidence, also):
+        return
+    wanted = ("chain", "draw", "query")
+    if not isinstance(evidence, xr.DataArray):
+        found = f"a {type(evidence).__name__}"
+    elif set(evidence.dims) != set(wanted):
+        found = f"a DataArray with the dims {evidence.dims}"
+    else:
+        return
+    listed = " or ".join(
+        ["a DataArray with the dims (chain, draw, query)"] + [c.__name__ for c in also]
+    )
+    raise InputError(
+        f"{name} is {found}; give {listed}. pointwise_log_likelihood(posterior)['evidence'] "
+        "is one; the weights that a fit chose itself are in "
+        "posterior['constant_data']['chain_weights']."
+    )
+
+
 def stacking_weights(
     evidence: xr.DataArray | LeaveQueryOut,
     fitted_evidence: xr.DataArray | None = None,
@@ -237,6 +262,11 @@ def stacking_weights(
     ndarray, shape (n_chains,)
         Sums to 1. Equal weights where chains have too few draws to leave queries out.
 
+    Raises
+    ------
+    InputError
+        If `evidence` is neither.
+
     References
     ----------
     .. [1] Yao, Y., Vehtari, A., Simpson, D. and Gelman, A. (2018). Using stacking to average
@@ -256,6 +286,7 @@ def stacking_weights(
     >>> stacking_weights(evidence).round(3).tolist()
     [1.0, 0.0]
     """
+    _check_evidence("evidence", evidence, LeaveQueryOut)
     if isinstance(evidence, xr.DataArray):
         n_chains = evidence.sizes["chain"]
         if n_chains == 1 or evidence.sizes["draw"] < MIN_DRAWS:

@@ -9,7 +9,7 @@ import xarray as xr
 from scipy import stats
 from scipy.special import logsumexp
 
-from bayes_ecc import InputError
+from bayes_ecc import ECC, InputError, pointwise_log_likelihood, simulate
 from bayes_ecc.stacking import (
     LeaveQueryOut,
     leave_query_out,
@@ -18,6 +18,22 @@ from bayes_ecc.stacking import (
 )
 
 N_DRAWS = 400
+
+
+def test_what_is_no_evidence_is_refused_by_name() -> None:
+    data = simulate(n_queries=60, n_models=5, rng=0)
+    tree = ECC(2, max_iter=500, rng=0).fit(data.comparisons, data.embeddings).posterior_
+    for make in (stacking_weights, leave_query_out):
+        with pytest.raises(InputError, match="evidence is a DataTree; give a DataArray with"):
+            make(tree)
+        with pytest.raises(
+            InputError, match=r"with the dims .*'cluster'.*pointwise_log_likelihood"
+        ):
+            make(tree["posterior"]["weights"])
+    with pytest.raises(InputError, match="fitted_evidence is a DataTree"):
+        leave_query_out(some_evidence(), tree)
+    evidence = pointwise_log_likelihood(tree)["evidence"]  # as the message says
+    assert stacking_weights(evidence).tolist() == [1.0]
 
 
 def some_evidence(n_chains: int = 3, n_queries: int = 40, scale: float = 0.3) -> xr.DataArray:
