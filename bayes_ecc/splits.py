@@ -42,6 +42,9 @@ class Split(NamedTuple):
     >>> split = draw_split(simulate(n_queries=100, rng=0).bundle(), seed=0)
     >>> split.train.n_queries, split.scored.n_queries, len(split.probes)
     (80, 20, 20)
+    >>> split
+    Split(seed=0, train: 560 comparisons of 80 queries, test: 20 queries with 20 probes and
+    120 comparisons to score, embeddings of 32 dimensions)
     """
 
     seed: int
@@ -50,6 +53,17 @@ class Split(NamedTuple):
     scored: Comparisons
     train_embeddings: FloatArray | None
     test_embeddings: FloatArray | None
+
+    def __repr__(self) -> str:
+        vectors = self.train_embeddings
+        embedded = "no embeddings"
+        if vectors is not None:
+            embedded = f"embeddings of {vectors.shape[1]} dimensions"
+        return (
+            f"Split(seed={self.seed}, train: {len(self.train)} comparisons of "
+            f"{self.train.n_queries} queries, test: {self.scored.n_queries} queries with "
+            f"{len(self.probes)} probes and {len(self.scored)} comparisons to score, {embedded})"
+        )
 
 
 def draw_split(

@@ -190,6 +190,17 @@ def test_what_is_no_frozen_file_is_refused(votes: Bundle, tmp_path: Path) -> Non
         frozen_split(votes, path)
 
 
+def test_a_split_is_printed_in_counts(scored: Bundle, votes: Bundle) -> None:
+    for bundle, embedded in ((scored, True), (votes, votes.embeddings is not None)):
+        split = draw_split(bundle)
+        shown = repr(split)
+        assert len(shown) < 200
+        assert f"{len(split.scored)} comparisons to score" in shown
+        assert f"{len(split.train)} comparisons of {split.train.n_queries} queries" in shown
+        assert ("no embeddings" in shown) is not embedded
+    assert "no embeddings" in repr(split._replace(train_embeddings=None))
+
+
 def test_one_of_two_tables_must_be_named(scored: Bundle) -> None:
     table = scored.draw_comparisons(rng=0).to_frame()
     both = Bundle(
