@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import shutil
@@ -35,6 +36,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return target / "html"
+
+
+def test_routing_by_hand_runs() -> None:
+    page = (ROOT / "docs" / "routing_by_hand.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"^```pycon\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    example = doctest.DocTestParser().get_doctest(code, {}, "routing_by_hand.md", None, 0)
+    said: list[str] = []
+    failed, tried = doctest.DocTestRunner().run(example, out=said.append)
+    assert not failed, "".join(said)
+    assert tried > 30
 
 
 class Resources(HTMLParser):
