@@ -48,6 +48,12 @@ comparisons
 # Clusters to be *read* should be stable, so all chains start from one EM solution (`starts="em"`) and explore
 # what is around it. The concentration says how much the texts count beside the comparisons. We set it to 16,
 # twice what predicts best on these data: the clusters then stay closer to the texts and are easier to read.
+#
+# We shall look at the very queries that are fitted, by handing their comparisons over as `probes`. In the fit a
+# comparison counts with the *evidence power*, here 1; a probe counts with the *probe power*, which for new queries
+# is better larger. `probe_power=1.0` makes the two the same, so that the queries are read as the fit read them. For
+# a fit with another probe power `as_fitted(fit.posterior_)` does so, with the comparisons and embeddings that
+# `training_data(fit.posterior_)` gives.
 
 # %%
 fit = BayesianECC(
@@ -176,7 +182,9 @@ measures = summarize_structure(fit.posterior_, labels=tasks, rng=0)
 measures.loc[["within_cluster_tau", "profile_tau", "cross_cluster_gap", "adjusted_rand"]].round(3)
 
 # %% [markdown]
-# They are narrow: the structure does not hang on one lucky partition.
+# They are narrow, and say less than they seem to. An interval spans the draws of the solutions that were found, here
+# those around one EM solution, on these queries: within it the structure does not hang on one lucky draw of the
+# partition. It spans neither other queries nor solutions that no chain has seen, which may differ by more.
 #
 # ## MMLU-Pro: another picture
 #
