@@ -1,9 +1,15 @@
-"""Plots of data, fits and studies: each takes one and returns matplotlib Axes.
+"""Plots of data, fits and studies, which give matplotlib Axes.
 
-Fits, posteriors and the summaries made of them are taken alike. Without `ax` a new figure is made,
-which `ax.figure` gives; further keywords go to what draws the dots, lines or cells. Intervals are
-ArviZ's, in its current kind and probability unless told otherwise. Where the clusters of chains are
-not the same, the chain that counts most is shown, and named in the title.
+`plot_ranks`, `plot_cluster_ranks`, `plot_p_best` and `plot_responsibilities` take a fit, its
+posterior or the summary made of it alike, `plot_query_map` and `plot_em_against_posterior` a fit or
+its posterior. The others take what their name says: predictions with the comparisons they are held
+against (`plot_reliability`, `plot_entropy`), the table of a study, an onboarding's history, an
+overlap matrix.
+
+Without `ax` a new figure is made, which `ax.figure` gives; further keywords go to what draws the
+dots, lines or cells. Intervals are ArviZ's, in its current kind and probability unless told
+otherwise. Where the clusters of chains are not the same, the chain that counts most is shown, and
+named in the title.
 """
 
 from bayes_ecc.plots.calibration import plot_reliability
