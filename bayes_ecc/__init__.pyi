@@ -31,6 +31,7 @@ from .evidence import invariants, pointwise_log_likelihood
 from .folders import load_bundle, save_bundle
 from .inference import (
     cluster_ranking,
+    fitted_responsibilities,
     predict_outcome_probabilities,
     predict_ranking,
     predict_responsibilities,
@@ -147,6 +148,7 @@ __all__ = [
     "expected_calibration_error",
     "fit_quality",
     "fit_score_model",
+    "fitted_responsibilities",
     "frozen_split",
     "gain_difference_interval",
     "gain_interval",

@@ -25,7 +25,7 @@ from bayes_ecc.ecc import ECC, read_start
 from bayes_ecc.embeddings import SphereProjection, blank_embeddings, unit_embeddings
 from bayes_ecc.errors import ConvergenceWarning, InputError, NotFittedError
 from bayes_ecc.evidence import invariants, log_prior_terms, pointwise_log_likelihood
-from bayes_ecc.inference import PosteriorPredictions
+from bayes_ecc.inference import PosteriorPredictions, fitted_responsibilities
 from bayes_ecc.mixture_settings import MixtureSettings, choose_settings
 from bayes_ecc.models.ecc_mixture import Priors, ecc_mixture
 from bayes_ecc.modes import mode_report, several_solutions
@@ -110,6 +110,9 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
         Groups posterior (with `contrasts`, the strengths less their mean over the LLMs, which is
         what intervals make sense for), sample_stats, constant_data, observed_data and, with
         `checks`, log_likelihood, log_prior, invariants and diagnostics.
+    responsibilities_ : xarray.DataArray, dims (query, cluster)
+        Of the training queries; computed when asked for. Where clusters are not matched across
+        chains, those of the chain that counts most.
     settings_ : dict
         The values used of n_clusters, concentration, evidence_power and probe_power.
     selection_ : SearchResult
@@ -344,6 +347,11 @@ class BayesianECC(PosteriorPredictions, BaseEstimator):
                 stacklevel=2,
             )
         return self
+
+    @property
+    def responsibilities_(self) -> xr.DataArray:
+        """Of the training queries, read as the fit did; see `fitted_responsibilities`."""
+        return fitted_responsibilities(self._posterior())
 
     # ---------------------------------------------------------------- parts of a fit
 

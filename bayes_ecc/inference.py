@@ -26,7 +26,14 @@ from bayes_ecc.contrasts import check_rows
 from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.embeddings import unit_embeddings
 from bayes_ecc.errors import InputError, NotFittedError
-from bayes_ecc.posterior import Atoms, atoms, identifiers
+from bayes_ecc.posterior import (
+    Atoms,
+    as_fitted,
+    atoms,
+    identifiers,
+    select_chain,
+    training_data,
+)
 from bayes_ecc.ties import log_tie_factor, outcome_probabilities, win_share
 
 type FloatArray = NDArray[np.floating[Any]]
@@ -259,6 +266,42 @@ def predict_responsibilities(
         mean += share * responsibilities
     coords = {"query": identifiers(signals.queries), "cluster": _clusters(posterior)}
     return xr.DataArray(mean, coords, ("query", "cluster"), name="responsibilities")
+
+
+def fitted_responsibilities(posterior: xr.DataTree) -> xr.DataArray:
+    """Give the responsibilities of training queries, read as the fit did.
+
+    Averaged over draws; where the clusters of independent chains are not matched, those of the
+    chain that counts most, which `select_chain` keeps.
+
+    Parameters
+    ----------
+    posterior : xarray.DataTree
+        From any estimator of this library, with its training data.
+
+    Returns
+    -------
+    xarray.DataArray, dims (query, cluster)
+
+    Raises
+    ------
+    InputError
+        If the posterior does not hold its training data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayes_ecc import ECC, fitted_responsibilities, simulate
+    >>> data = simulate(n_queries=60, n_models=5, rng=0)
+    >>> fit = ECC(n_clusters=2, max_iter=500, rng=0).fit(data.comparisons, data.embeddings)
+    >>> again = fitted_responsibilities(fit.posterior_)
+    >>> bool(np.allclose(again, fit.responsibilities_, atol=1e-5))
+    True
+    """
+    if not int(posterior.attrs.get("clusters_matched", 1)):
+        posterior = select_chain(posterior)
+    comparisons, embeddings = training_data(posterior)
+    return predict_responsibilities(as_fitted(posterior), embeddings=embeddings, probes=comparisons)
 
 
 def predict_win_probability(

@@ -301,3 +301,26 @@ def test_bad_settings_are_refused_before_anything_is_sampled(data: Any, case: st
     settings = {"n_clusters": 3, **QUICK, **changed}
     with pytest.raises(InputError, match=message):
         BayesianECC(rng=0, **settings).fit(data.comparisons, data.embeddings)
+
+
+def test_responsibilities_of_training_queries_are_those_of_the_fit() -> None:
+    data = simulate(n_queries=120, n_models=5, n_clusters=3, rng=2)
+    estimator = BayesianECC(
+        3, concentration=6.0, probe_power=9.0, chains=2, tune=40, draws=30, checks=False, cores=1,
+        rng=0,
+    )  # fmt: skip
+    assert not hasattr(estimator, "responsibilities_")
+    fit = estimator.fit(data.comparisons, data.embeddings)
+    held = fit.responsibilities_
+    chain = int(fit.posterior_["constant_data"]["chain_weights"].values.argmax())
+    source = atoms(fit.posterior_.isel(chain=[chain]))
+    counts = data.comparisons.outcome_counts()
+    x = source.projection.transform(data.embeddings)
+    by_hand = np.zeros(held.shape)
+    for s in range(len(source)):  # every comparison counts once, whatever a probe would
+        gap = source.strengths[s][:, counts.winner] - source.strengths[s][:, counts.loser]
+        scores = source.log_weights[s] + 6.0 * x @ source.centroids[s].T
+        scores = scores + counts.matrix @ -np.log1p(np.exp(-gap)).T
+        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+        by_hand += shares / shares.sum(axis=1, keepdims=True) / len(source)
+    np.testing.assert_allclose(held.values, by_hand, atol=1e-6)

@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import DataWarning, InputError
-from bayes_ecc.inference import PosteriorPredictions, predict_responsibilities
-from bayes_ecc.posterior import as_fitted, select_chain, training_data
+from bayes_ecc.inference import PosteriorPredictions, fitted_responsibilities
 from bayes_ecc.structure.indices import one_hot
 
 type FloatArray = NDArray[np.floating[Any]]
@@ -307,12 +306,7 @@ def shares_of(comparisons: Comparisons, partition: Partition) -> FloatArray:
 
 def _of_posterior(posterior: xr.DataTree) -> Partition:
     """Read the responsibilities of training queries."""
-    if not int(posterior.attrs.get("clusters_matched", 1)):
-        posterior = select_chain(posterior)
-    comparisons, embeddings = training_data(posterior)
-    return _of_data_array(
-        predict_responsibilities(as_fitted(posterior), embeddings=embeddings, probes=comparisons)
-    )
+    return _of_data_array(fitted_responsibilities(posterior))
 
 
 def _of_labels(labels: pd.Series, queries: pd.Index | None) -> Partition:
