@@ -25,11 +25,12 @@ from bayes_ecc.ecc import ECC, read_start
 from bayes_ecc.embeddings import SphereProjection, blank_embeddings, unit_embeddings
 from bayes_ecc.errors import ConvergenceWarning, InputError, NotFittedError
 from bayes_ecc.evidence import invariants, log_prior_terms, pointwise_log_likelihood
-from bayes_ecc.inference import PosteriorPredictions, fitted_responsibilities
+from bayes_ecc.inference import fitted_responsibilities
 from bayes_ecc.mixture_settings import MixtureSettings, choose_settings
 from bayes_ecc.models.ecc_mixture import Priors, ecc_mixture
 from bayes_ecc.modes import mode_report, several_solutions
 from bayes_ecc.posterior import EVIDENCE_RULES, EvidenceRule, make_posterior, set_chain_weights
+from bayes_ecc.predictions import PosteriorPredictions
 from bayes_ecc.random import RandomState, as_generator
 from bayes_ecc.samplers import initial_values
 from bayes_ecc.sampling import SAMPLERS, Sampler, sample_mixture

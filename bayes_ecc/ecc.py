@@ -24,8 +24,8 @@ from bayes_ecc.contrasts import check_comparisons, contrast_status, warn_of_open
 from bayes_ecc.em import EMData, EMSettings, Evidence, State, fit_clusters, run_em
 from bayes_ecc.embeddings import blank_embeddings, unit_embeddings
 from bayes_ecc.errors import ConvergenceWarning, InputError
-from bayes_ecc.inference import PosteriorPredictions
 from bayes_ecc.posterior import identifiers, make_posterior
+from bayes_ecc.predictions import PosteriorPredictions
 from bayes_ecc.random import RandomState, as_generator
 from bayes_ecc.selection import search
 from bayes_ecc.ties import TIES, Ties

@@ -25,7 +25,7 @@ from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.contrasts import check_rows
 from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.embeddings import unit_embeddings
-from bayes_ecc.errors import InputError, NotFittedError
+from bayes_ecc.errors import InputError
 from bayes_ecc.posterior import (
     Atoms,
     as_fitted,
@@ -494,73 +494,6 @@ def cluster_ranking(posterior: xr.DataTree, *, by: RankBy = "win_probability") -
     strength = np.einsum("s,skm->km", source.share, theta)
     coords = {"cluster": _clusters(posterior), "llm": source.models.to_numpy(dtype=object)}
     return _ranked(win, strength, by, coords)
-
-
-class PosteriorPredictions:
-    """Prediction methods of every estimator that learns a `posterior_`."""
-
-    posterior_: xr.DataTree
-
-    def predict_responsibilities(
-        self,
-        embeddings: ArrayLike | None = None,
-        *,
-        probes: Comparisons | None = None,
-        queries: Iterable[Hashable] | None = None,
-    ) -> xr.DataArray:
-        """Predict responsibilities, dims (query, cluster); see `predict_responsibilities`."""
-        return predict_responsibilities(
-            self._posterior(), embeddings=embeddings, probes=probes, queries=queries
-        )
-
-    def predict_win_probability(
-        self,
-        comparisons: Comparisons,
-        *,
-        embeddings: ArrayLike | None = None,
-        probes: Comparisons | None = None,
-    ) -> FloatArray:
-        """Predict P(second beats first) of each comparison; see `predict_win_probability`."""
-        return predict_win_probability(
-            self._posterior(), comparisons, embeddings=embeddings, probes=probes
-        )
-
-    def predict_outcome_probabilities(
-        self,
-        comparisons: Comparisons,
-        *,
-        embeddings: ArrayLike | None = None,
-        probes: Comparisons | None = None,
-    ) -> FloatArray:
-        """Predict chances of first, tie, second; see `predict_outcome_probabilities`."""
-        return predict_outcome_probabilities(
-            self._posterior(), comparisons, embeddings=embeddings, probes=probes
-        )
-
-    def predict_ranking(
-        self,
-        embeddings: ArrayLike | None = None,
-        *,
-        probes: Comparisons | None = None,
-        queries: Iterable[Hashable] | None = None,
-        by: RankBy = "win_probability",
-    ) -> xr.Dataset:
-        """Rank the models on each query; see `predict_ranking`."""
-        return predict_ranking(
-            self._posterior(), embeddings=embeddings, probes=probes, queries=queries, by=by
-        )
-
-    def cluster_ranking(self, *, by: RankBy = "win_probability") -> xr.Dataset:
-        """Rank the models in each cluster; see `cluster_ranking`."""
-        return cluster_ranking(self._posterior(), by=by)
-
-    def _posterior(self) -> xr.DataTree:
-        if not hasattr(self, "posterior_"):
-            raise NotFittedError(
-                f"This {type(self).__name__} is not fitted yet: call "
-                "fit(comparisons, embeddings) first."
-            )
-        return self.posterior_
 
 
 def _ranked(win: FloatArray, strength: FloatArray, by: str, coords: dict[str, Any]) -> xr.Dataset:

@@ -45,6 +45,7 @@ ROOMS = [
     "posterior",
     "storage",
     "inference",
+    "predictions",
     "predictive",
     "intervals",
     "draws",

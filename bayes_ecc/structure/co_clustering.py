@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from bayes_ecc.draws import Collector
 from bayes_ecc.errors import InputError
-from bayes_ecc.inference import PosteriorPredictions, Signals, iterate_responsibilities
+from bayes_ecc.inference import Signals, iterate_responsibilities
 from bayes_ecc.intervals import choose_interval
 from bayes_ecc.posterior import identifiers
+from bayes_ecc.predictions import PosteriorPredictions
 from bayes_ecc.structure.drawn import DRAWS, DrawnPartitions
 from bayes_ecc.structure.indices import self_pairs
 from bayes_ecc.structure.partitions import PartitionLike, read_partition, shares_of

@@ -18,13 +18,9 @@ from numpy.typing import NDArray
 from bayes_ecc.checks import check_choice
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.draws import Draws, read_draws
-from bayes_ecc.inference import (
-    PosteriorPredictions,
-    Signals,
-    iterate_responsibilities,
-    read_signals,
-)
+from bayes_ecc.inference import Signals, iterate_responsibilities, read_signals
 from bayes_ecc.posterior import as_fitted, atoms, training_data
+from bayes_ecc.predictions import PosteriorPredictions
 from bayes_ecc.random import RandomState, as_generator
 from bayes_ecc.structure.indices import chance_corrected
 

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import DataWarning, InputError
-from bayes_ecc.inference import PosteriorPredictions, fitted_responsibilities
+from bayes_ecc.inference import fitted_responsibilities
+from bayes_ecc.predictions import PosteriorPredictions
 from bayes_ecc.structure.indices import one_hot
 
 type FloatArray = NDArray[np.floating[Any]]

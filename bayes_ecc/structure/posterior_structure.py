@@ -16,12 +16,9 @@ from bayes_ecc.contrasts import check_rows
 from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.draws import Draws, read_draws
 from bayes_ecc.errors import InputError
-from bayes_ecc.inference import (
-    PosteriorPredictions,
-    iterate_responsibilities,
-    read_signals,
-)
+from bayes_ecc.inference import iterate_responsibilities, read_signals
 from bayes_ecc.intervals import Interval, choose_interval, equally_weighted, sorted_interval
+from bayes_ecc.predictions import PosteriorPredictions
 from bayes_ecc.random import RandomState, as_generator
 from bayes_ecc.structure.drawn import (
     ASSIGNMENTS,

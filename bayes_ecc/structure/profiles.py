@@ -17,7 +17,7 @@ from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.contrasts import check_comparisons, check_rows
 from bayes_ecc.counts import OutcomeCounts
 from bayes_ecc.errors import InputError
-from bayes_ecc.inference import PosteriorPredictions
+from bayes_ecc.predictions import PosteriorPredictions
 from bayes_ecc.random import RandomState, as_generator
 from bayes_ecc.structure.drawn import posterior_of
 from bayes_ecc.structure.indices import kendall_tau, pair_values

@@ -14,7 +14,7 @@ from sphinx.errors import ExtensionError
 
 import bayes_ecc
 import bayes_ecc.models
-from bayes_ecc.inference import PosteriorPredictions
+from bayes_ecc.predictions import PosteriorPredictions
 
 PAGES: dict[str, tuple[str, ...]] = {
     "Data": (
