@@ -102,6 +102,26 @@ def test_one_cluster_is_a_bradley_terry_model_with_a_normal_prior(votes: Compari
     np.testing.assert_allclose(contrasts.std(("chain", "draw")), sd, rtol=0.15)
 
 
+def test_the_prior_of_one_cluster_is_that_of_both_levels_together() -> None:
+    """Six votes leave much to the prior; the difference is integrated on a grid."""
+    votes = Comparisons.from_arrays(
+        range(6), [0] * 6, [1] * 6, [1.0, 1.0, 1.0, 1.0, 1.0, 0.0],
+        queries=list("qrstuv"), models=["a", "b"],
+    )  # fmt: skip
+    fit = short(1, probe_power=1.0, chains=4, draws=1500).fit(votes)
+    strengths = fit.posterior_["posterior"]["strengths"].isel(cluster=0)
+    found = (strengths.sel(llm="b") - strengths.sel(llm="a")).values.ravel()
+    grid = np.linspace(-15, 15, 20001)
+    # each strength has variance 1 + 1, their difference 4
+    log_density = -(grid**2) / 8 - 5 * np.log1p(np.exp(-grid)) - np.log1p(np.exp(grid))
+    weight = np.exp(log_density - log_density.max())
+    weight /= weight.sum()
+    mean = weight @ grid
+    sd = np.sqrt(weight @ (grid - mean) ** 2)
+    assert found.mean() == pytest.approx(mean, abs=0.1)
+    assert found.std() == pytest.approx(sd, abs=0.1)
+
+
 def test_a_mixture_without_embeddings_finds_clusters_by_comparisons(data: Simulation) -> None:
     probes, scored = data.comparisons.take_probes(3)
     fit = short(2).fit(data.comparisons)

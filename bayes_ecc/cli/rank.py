@@ -74,21 +74,23 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _cluster(posterior: xr.DataTree, cluster: int) -> tuple[xr.Dataset, str]:
+    from bayes_ecc.posterior import select_chain
     from bayes_ecc.rankings import summarize_cluster_ranking
 
-    summary = summarize_cluster_ranking(posterior)
+    matched = bool(posterior.attrs.get("clusters_matched", 1))
+    one = posterior if matched else select_chain(posterior)
+    summary = summarize_cluster_ranking(one)
     if cluster not in summary["cluster"].values:
         raise InputError(
             f"--cluster {cluster}: the fit's clusters are numbered 0 to "
             f"{int(summary['cluster'].values.max())}."
         )
     table, title = summary.sel(cluster=cluster), f"Cluster {cluster}"
-    if "chain" in table.dims:
-        weights = posterior.children["constant_data"].to_dataset()["chain_weights"].values
-        chain = int(weights.argmax())
-        table = table.isel(chain=chain)
+    if not matched:
+        weights = posterior.children["constant_data"].to_dataset()["chain_weights"]
+        chain = one["posterior"].coords["chain"].values[0]
         title += (
-            f" of chain {chain}, the one with the largest weight ({float(weights[chain]):.2f}); "
+            f" of chain {chain}, the one with the largest weight ({float(weights.max()):.2f}); "
             "chains from starts of their own have clusters of their own"
         )
     return table, title
