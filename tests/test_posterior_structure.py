@@ -14,6 +14,7 @@ from bayes_ecc import (
     ECC,
     BayesianECC,
     InputError,
+    NotFittedError,
     as_fitted,
     co_clustering,
     co_clustering_by_label,
@@ -303,3 +304,18 @@ def test_a_posterior_of_simulated_data_finds_the_known_partition():
     table = pd.crosstab(consensus["cluster"].to_numpy(), truth.labels)
     right = table.idxmax(axis=1)[consensus["cluster"]].to_numpy() == truth.labels
     assert consensus["certainty"][right].mean() > consensus["certainty"][~right].mean() + 0.1
+
+
+def test_a_fit_is_asked_for_its_responsibilities_once():
+    asked = []
+
+    class Fit:
+        @property
+        def responsibilities_(self):
+            asked.append(1)
+            return xr.DataArray([[0.8, 0.2], [0.1, 0.9]], dims=("query", "cluster"))
+
+    assert read_partition(Fit()).codes.tolist() == [0, 1]
+    assert len(asked) == 1
+    with pytest.raises(NotFittedError, match="not fitted"):
+        read_partition(BayesianECC(2))

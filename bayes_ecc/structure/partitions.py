@@ -138,8 +138,9 @@ def read_partition(source: PartitionLike) -> Partition:
     """
     if isinstance(source, Partition):
         return source
-    if hasattr(source, "responsibilities_"):
-        source = source.responsibilities_
+    held = getattr(source, "responsibilities_", None)  # computed when asked for, so asked for once
+    if held is not None:
+        source = held
     elif isinstance(source, PosteriorPredictions):
         source = source._posterior()
     if isinstance(source, xr.DataTree):
