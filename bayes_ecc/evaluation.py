@@ -7,12 +7,10 @@ side from the embedding, the probe, or both.
 
 from __future__ import annotations
 
-import platform
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib import metadata
 from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -29,6 +27,7 @@ from bayes_ecc.errors import InputError
 from bayes_ecc.intervals import Interval, choose_interval
 from bayes_ecc.metrics import bt_loss, gain_interval, ranking_quality_gain
 from bayes_ecc.splits import SIGNALS, Signal, Split, apart_from_probes, predict_signal
+from bayes_ecc.versions import installed_versions
 
 type FloatArray = NDArray[np.floating[Any]]
 type Setting = float | Literal["auto"]
@@ -496,5 +495,4 @@ def library_versions() -> dict[str, str]:
     >>> list(library_versions())[:3]
     ['python', 'bayes_ecc', 'numpy']
     """
-    names = ("bayes_ecc", "numpy", "scipy", "pandas", "scikit-learn")
-    return {"python": platform.python_version(), **{n: metadata.version(n) for n in names}}
+    return installed_versions("bayes_ecc", "numpy", "scipy", "pandas", "scikit-learn")

@@ -5,10 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import shlex
-from collections.abc import Iterable
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from bayes_ecc.comparisons import Comparisons
 from bayes_ecc.errors import InputError
 from bayes_ecc.posterior import FORMAT_VERSION, atoms, training_data
+from bayes_ecc.versions import installed_versions
 
 _LIBRARIES = ("numpy", "scipy", "xarray", "pymc", "pytensor", "nutpie")
 _SEAL = b"bayes_ecc sha256:"  # stands at the end of a file, behind what HDF5 reads
@@ -72,17 +70,6 @@ def _add(found: hashlib._Hash, values: NDArray[np.generic]) -> None:
     found.update(np.ascontiguousarray(values).data)
 
 
-def _versions(names: Iterable[str]) -> dict[str, str]:
-    """Give the versions of what a fit was made with, as far as it is installed."""
-    versions = {"python": platform.python_version()}
-    for name in names:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
-
-
 def _described(posterior: xr.DataTree) -> xr.DataTree:
     """Add the attributes that say where a fit comes from; the posterior given stays as it is."""
     described = posterior.copy()
@@ -92,7 +79,7 @@ def _described(posterior: xr.DataTree) -> xr.DataTree:
         except (InputError, KeyError):  # narrowed to fewer models, say: no longer what was fitted
             described.attrs.pop("data_fingerprint", None)
     # of a fit that was loaded, those it came with
-    described.attrs.setdefault("versions", json.dumps(_versions(_LIBRARIES)))
+    described.attrs.setdefault("versions", json.dumps(installed_versions(*_LIBRARIES)))
     return described
 
 

@@ -25,6 +25,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # below everything it needs, above everything that needs it.
 ROOMS = [
     "errors",
+    "versions",
     "checks",
     "random",
     "coding",

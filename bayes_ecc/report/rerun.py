@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import shlex
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -18,6 +17,7 @@ from bayes_ecc.report.methods import Evaluation
 from bayes_ecc.report.parts import Section, command, paragraph, section, terms
 from bayes_ecc.report.tables import Column, table
 from bayes_ecc.storage import data_fingerprint
+from bayes_ecc.versions import installed_versions
 
 _LIBRARIES = ("bayes_ecc", "numpy", "scipy", "pandas", "xarray", "matplotlib")
 _OF_METHOD = {"ECC": "ecc", "BayesianECC": "bayes"}
@@ -52,7 +52,7 @@ def rerun_section(
                 "Seed": _seed(settings, "command" in attrs),
                 "Fitted with": _versions(attrs),
                 "Reported with": ", ".join(
-                    f"{name} {version}" for name, version in _here().items()
+                    f"{name} {version}" for name, version in installed_versions(*_LIBRARIES).items()
                 ),
                 **_evaluated(evaluation),
             }
@@ -174,10 +174,6 @@ def _versions(attrs: Mapping[Any, Any]) -> str:
     if not versions:
         return f"bayes_ecc {every['bayes_ecc']}; other versions are kept when a fit is saved"
     return ", ".join(f"{name} {version}" for name, version in every.items())
-
-
-def _here() -> dict[str, str]:
-    return {"python": platform.python_version(), **{n: metadata.version(n) for n in _LIBRARIES}}
 
 
 def _evaluated(evaluation: Evaluation | None) -> dict[str, str]:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import uuid
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from bayes_ecc.intervals import choose_interval
 from bayes_ecc.studies.cells import Cell
 from bayes_ecc.studies.data import StudyData
 from bayes_ecc.studies.work import Result
+from bayes_ecc.versions import installed_versions
 
 _FORMAT = 1
 _SAMPLING = ("pymc", "pytensor", "polyagamma")
@@ -48,7 +48,7 @@ def cell_identity(data: StudyData, cell: Cell) -> dict[str, Any]:
     """
     versions = library_versions()
     if cell.kind == "bayes":
-        versions |= {name: metadata.version(name) for name in _SAMPLING}
+        versions |= installed_versions(*_SAMPLING)
     return {
         "fit": cell.training(),
         "reading": cell.reading(),

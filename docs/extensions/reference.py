@@ -85,7 +85,7 @@ PAGES: dict[str, tuple[str, ...]] = {
 """The rooms of the library by subject. Every room with documented names stands on one page."""
 
 HIDDEN = {"checks", "coding", "em", "mixture_settings", "reading", "random", "sampling", "starts"}
-HIDDEN |= {"parquet", "tables", "cli"}
+HIDDEN |= {"parquet", "tables", "versions", "cli"}
 """Rooms nobody imports from but the library itself."""
 
 
